@@ -1,0 +1,36 @@
+"""Uniform selection without replacement."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.core.parts import Draw, Selector, State
+from fedfleet.core.records import Assignments, Ints, Roster, whole_work
+from fedfleet.core.rng import hash_keys
+
+
+def uniform() -> Selector:
+    """Every candidate has the same chance: the n smallest of one addressed hash per client.
+
+    A client's luck depends on its key and the round alone, so that renaming clients renames the choice.
+    """
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        del state
+        return whole_work(roster.clients[smallest(hash_keys(draw.seed, "select", roster.keys, draw.round), n)])
+
+    return Selector("uniform", pick)
+
+
+def smallest(values: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int) -> Ints:
+    """The places of the n smallest values, smallest first."""
+    if n >= len(values):
+        return np.argsort(values, kind="stable")
+    if n * 8 < len(values):
+        # Few of many: only hashes below a threshold can be among the n smallest; a generous one nearly always suffices.
+        limit = np.uint64(min(2**64 - 1, int((n + 6 * n**0.5 + 16) / len(values) * 2.0**64)))
+        near = np.flatnonzero(values < limit)
+        if len(near) >= n:
+            return near[np.argsort(values[near], kind="stable")[:n]]
+    near = np.argpartition(values, n)[:n]
+    return near[np.argsort(values[near], kind="stable")]

@@ -1,0 +1,74 @@
+"""Commands: what the coordinator asks of a runtime. The runtime carries them out and reports facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedfleet.core.records import Context, Ints, ServerState, Wave
+
+
+@dataclass(frozen=True, slots=True)
+class FindCandidates:
+    """Say who could be asked now; `wanted` is how many are needed. Answer: CandidatesSeen."""
+
+    wanted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask these clients for one number (`loss`: of this model on their data; `seconds`: for this work). Answer: Probed."""
+
+    clients: Ints
+    stat: str
+    server: ServerState
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Hand these tasks out. Answers: TaskArrived or TaskLost, one per task."""
+
+    wave: Wave
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Answer TimerFired at this time; replaces the wake-up asked for before."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """Fold the reports of these tasks, in this order. Answer: ReportsGathered."""
+
+    tasks: tuple[int, ...]
+    waves: tuple[Wave, ...]
+    contexts: tuple[Context, ...]
+    server: ServerState
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """These tasks are no longer wanted: their clients are free, their reports are not needed."""
+
+    tasks: Ints
+    clients: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluate:
+    """Try this model on the central test set, and on all clients' test shards if `clients`. Answer: Evaluated."""
+
+    version: int
+    server: ServerState
+    clients: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run is over."""
+
+    reason: str
+
+
+Command = FindCandidates | Probe | Send | WakeAt | Gather | Forget | Evaluate | Finish

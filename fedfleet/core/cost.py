@@ -1,0 +1,25 @@
+"""The cost of a task, Eq. (3) of FLHetBench: |theta|/B_up + |theta|/B_down + |D| S_comp (+ unavailable time and t_break).
+
+Unavailable time comes from the state source, t_break from the pacing policy: neither belongs to a device.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.core.records import Cost, Floats
+
+# A training sample costs a forward and a backward pass, taken as three times the forward pass alone.
+TRAINING_PASSES = 3.0
+
+
+def seconds_of(cost: Cost, down_kbps: Floats, up_kbps: Floats, seconds_per_sample: Floats, latency: Floats) -> Floats:
+    """Seconds for download, training and upload; speeds in kbit/s, `seconds_per_sample` is inference time.
+
+    >>> one = Cost(np.array([10.0]), np.array([1e6]), np.array([1e6]))
+    >>> seconds_of(one, np.array([8000.0]), np.array([4000.0]), np.array([0.1]), np.array([0.0]))
+    array([6.])
+    """
+    bits = 8.0 / 1000.0
+    transfer = cost.bytes_down * bits / down_kbps + cost.bytes_up * bits / up_kbps
+    return np.asarray(transfer + TRAINING_PASSES * cost.samples * seconds_per_sample + latency, np.float64)

@@ -1,0 +1,35 @@
+"""The two ways in which FedFleet says no."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class FedFleetError(Exception):
+    """Everything that FedFleet raises on purpose; `exit_code` is what the command line answers."""
+
+    exit_code = 1
+
+
+class BadInput(FedFleetError):
+    """What a person gave cannot be used: one sentence with what, where and the cure."""
+
+    exit_code = 2
+
+
+class RunFailed(FedFleetError):
+    """A run that began properly cannot go on."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint with the closest known name: `; did you mean 'oort'?`, else the list of what there is.
+
+    >>> nearest("fedavgg", ["fedavg", "fedprox"])
+    "; did you mean 'fedavg'?"
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; there is {', '.join(names)}" if names else ""

@@ -1,0 +1,162 @@
+"""Events. Facts are reported by a runtime, outcomes are decided by the coordinator; together they are the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster
+
+
+@dataclass(frozen=True, slots=True)
+class CandidatesSeen:
+    """Fact: these clients could be asked. The journal keeps the roster's size and hash, not the roster."""
+
+    time: float
+    roster: Roster
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """Fact: what the probed clients answered, in the order in which they were named."""
+
+    time: float
+    stat: str
+    clients: Ints
+    values: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TaskArrived:
+    """Fact: a report came back, `seconds` after its task was sent."""
+
+    time: float
+    task: int
+    client: int
+    seconds: float
+    bytes_up: float
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLost:
+    """Fact: a task will never come back."""
+
+    time: float
+    task: int
+    client: int
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """Fact: the moment that was asked for with WakeAt has come."""
+
+    time: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReportsGathered:
+    """Fact: the reports of a commit were folded into `aggregate` (None: none could be used).
+
+    `tasks` and the columns of `stats` cover the folded reports only, in task order.
+    """
+
+    time: float
+    aggregate: Any
+    tasks: Ints
+    stats: Mapping[str, Floats]
+    rejected: tuple[Rejected, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """Fact: how model `version` does on the central test set, and on the clients' own if that was asked."""
+
+    time: float
+    version: int
+    correct: int
+    total: int
+    loss: float
+    clients: ClientScores | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunBegan:
+    """Outcome: the first event; what was asked, by its digest."""
+
+    time: float
+    seed: int
+    clients: int
+    spec_digest: str
+    model_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksSent:
+    """Outcome: tasks first, first + 1, .. went out together; one journal row each."""
+
+    time: float
+    round: int
+    version: int
+    first: int
+    clients: Ints
+    steps: Ints
+    share: Floats
+    samples: Floats
+    bytes_down: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class TasksDropped:
+    """Outcome: these tasks are no longer wanted; `seconds` is how long each had run."""
+
+    time: float
+    tasks: Ints
+    clients: Ints
+    seconds: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRejected:
+    """Outcome: a report arrived and weighs nothing, for this reason."""
+
+    time: float
+    task: int
+    client: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RoundFailed:
+    """Outcome: the round ended without a new model; it counts."""
+
+    time: float
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCommitted:
+    """Outcome: the round ended with model `version`, named by its content; `loss` is a diagnostic."""
+
+    time: float
+    round: int
+    version: int
+    model_hash: str
+    folded: int
+    loss: float = field(default=float("nan"), compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """Outcome: the last event, and why."""
+
+    time: float
+    reason: str
+
+
+Fact = CandidatesSeen | Probed | TaskArrived | TaskLost | TimerFired | ReportsGathered | Evaluated
+Outcome = RunBegan | TasksSent | TasksDropped | ReportRejected | RoundFailed | ModelCommitted | RunEnded
+Event = Fact | Outcome

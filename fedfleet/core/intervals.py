@@ -1,0 +1,112 @@
+"""Arithmetic on periodic ready intervals, for many clients at once and without per-second arrays.
+
+A trace is a period and sorted disjoint half-open intervals inside it. Each client's intervals are searched on their
+own (a vectorised bisection), so that a client's answer never depends on who else is in the fleet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.records import Bools, Floats, Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Ready intervals of all clients, flat: client i owns entries offsets[i] to offsets[i + 1]."""
+
+    start: Floats
+    period: Floats
+    offsets: Ints
+    begins: Floats  # phase at which an interval begins
+    ends: Floats  # phase at which it ends
+    before: Floats  # ready seconds of this client's period before the interval
+    total: Floats  # ready seconds in a whole period, per client
+
+
+def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: Floats) -> Traces:
+    """Check and index ready intervals; phases count from each trace's start."""
+    counts = np.diff(offsets)
+    owner = np.repeat(np.arange(len(start)), counts)
+    lengths = ends - begins
+    problems = (
+        (period <= 0, "its period is not positive"),
+        (counts == 0, "it is never ready"),
+        (_any_of(owner, ~(lengths > 0), len(start)), "an interval does not end after it begins"),
+        (_any_of(owner, (begins < 0) | (ends > period[owner]), len(start)), "an interval lies outside its period"),
+        (_any_of(owner[1:], (owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1]), len(start)), "intervals overlap"),
+    )
+    for wrong, why in problems:
+        if wrong.any():
+            raise BadInput(f"state of client {int(np.flatnonzero(wrong)[0])}: {why}; give sorted, disjoint intervals")
+    running = np.concatenate([[0.0], np.cumsum(lengths)])
+    # Sums restart at each client, so that a client's numbers do not depend on its neighbours.
+    before = np.empty_like(lengths)
+    total = np.empty(len(start))
+    if np.array_equal(running, np.rint(running)) and running[-1] < 2.0**52:
+        before[:] = running[:-1] - running[offsets[:-1]][owner]
+        total[:] = running[offsets[1:]] - running[offsets[:-1]]
+    else:
+        for i in range(len(start)):
+            a, b = int(offsets[i]), int(offsets[i + 1])
+            sums = np.cumsum(lengths[a:b])
+            before[a:b] = np.concatenate([[0.0], sums[:-1]])
+            total[i] = sums[-1]
+    return Traces(start, period, offsets, begins, ends, before, total)
+
+
+def _any_of(owner: Ints, wrong: Bools, n: int) -> Bools:
+    found = np.zeros(n, np.bool_)
+    found[owner[wrong]] = True
+    return found
+
+
+def _last_at_or_before(values: Floats, low: Ints, high: Ints, x: Floats) -> Ints:
+    """For each query the last index in [low, high) whose value is <= x, or low - 1: a bisection, all queries together."""
+    a, b = low.copy(), high.copy()
+    while True:
+        open_ = a < b
+        if not open_.any():
+            return a - 1
+        middle = (a + b) >> 1
+        right = open_ & (values[np.minimum(middle, len(values) - 1)] <= x)
+        a = np.where(right, middle + 1, a)
+        b = np.where(open_ & ~right, middle, b)
+
+
+def phase_of(t: Traces, clients: Ints, time: float) -> Floats:
+    """Where in its period each client's trace is at `time`."""
+    return np.mod(time - t.start[clients], t.period[clients])
+
+
+def ready_until(t: Traces, clients: Ints, time: float) -> tuple[Bools, Floats]:
+    """Is each client ready at `time`, and until when does that answer hold?"""
+    phase = phase_of(t, clients, time)
+    low, high = t.offsets[clients], t.offsets[clients + 1]
+    i = _last_at_or_before(t.begins, low, high, phase)
+    inside = (i >= low) & (phase < t.ends[np.maximum(i, 0)])
+    following = i + 1
+    wraps = following >= high
+    opens = np.where(wraps, t.begins[low] + t.period[clients], t.begins[np.minimum(following, len(t.begins) - 1)])
+    change = np.where(inside, t.ends[np.maximum(i, 0)], opens)
+    return inside, time + (change - phase)
+
+
+def finish_after(t: Traces, clients: Ints, time: float, seconds: Floats) -> Floats:
+    """When each client has been ready for `seconds` since `time`; unready time in between only delays."""
+    phase = phase_of(t, clients, time)
+    low, high = t.offsets[clients], t.offsets[clients + 1]
+    total, period = t.total[clients], t.period[clients]
+    i = _last_at_or_before(t.begins, low, high, phase)
+    at = np.maximum(i, low)
+    used = np.where(i < low, 0.0, t.before[at] + np.minimum(phase, t.ends[at]) - t.begins[at])
+    goal = used + seconds
+    # Work that exactly fills a period ends inside that period, not at the first moment of the next.
+    laps = np.maximum(np.ceil(goal / total) - 1.0, 0.0)
+    rest = goal - laps * total
+    j = np.maximum(_last_at_or_before(t.before, low, high, np.nextafter(rest, -np.inf)), low)
+    end = time + ((laps * period + t.begins[j] + (rest - t.before[j])) - phase)
+    return np.where(seconds <= 0, time, np.maximum(end, time))

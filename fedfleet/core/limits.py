@@ -1,0 +1,14 @@
+"""Number types with their limits, for builders' signatures: the signature is the only schema of a part."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from annotated_types import Ge, Gt, Le
+
+Positive = Annotated[float, Gt(0)]
+NonNegative = Annotated[float, Ge(0)]
+Share = Annotated[float, Gt(0), Le(1)]
+Fraction = Annotated[float, Ge(0), Le(1)]
+Count = Annotated[int, Ge(1)]
+Natural = Annotated[int, Ge(0)]

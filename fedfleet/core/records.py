@@ -1,0 +1,199 @@
+"""The records that travel between parts. A million clients are columns; one cohort is columns too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedfleet.core.trees import Array, Tree
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+Keys = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Clients that could be asked now, by ascending index: index, 64-bit key and number of training samples, column by column.
+
+    `stats` holds what a probe brought, NaN for those that were not probed.
+    """
+
+    clients: Ints
+    keys: Keys
+    samples: Ints
+    stats: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+
+
+@dataclass(frozen=True, slots=True)
+class Assignments:
+    """Who is asked, and for how much: `steps` local steps (0: what the algorithm says) on `share` of the shard."""
+
+    clients: Ints
+    steps: Ints
+    share: Floats
+
+
+def whole_work(clients: Ints) -> Assignments:
+    """The usual assignment: everything the algorithm asks for."""
+    n = len(clients)
+    return Assignments(clients, np.zeros(n, np.int64), np.ones(n))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What tasks cost before anyone trained: samples processed, bytes down, bytes up; one entry per task."""
+
+    samples: Floats
+    bytes_down: Floats
+    bytes_up: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What the server has learnt: the model, and what the server's rule remembers beside it."""
+
+    params: Tree
+    extra: Tree = field(default_factory=dict[str, Array])
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Tasks that were sent together: ids first, first + 1, .. in the order of `asked`."""
+
+    first: int
+    round: int
+    version: int
+    time: float
+    asked: Assignments
+    keys: Keys
+    cost: Cost
+    server: ServerState
+
+    def __len__(self) -> int:
+        return len(self.asked.clients)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a fold may know about a report beside the report itself."""
+
+    staleness: int
+    seconds: float
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One client's answer. `update` is a delta from what was offered; `memory` is kept only if the report is folded."""
+
+    task: int
+    client: int
+    update: Tree
+    weight: float
+    stats: Mapping[str, float]
+    memory: Tree | None = None
+    bytes_up: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A report that arrived and cannot be used, with the reason."""
+
+    task: int
+    client: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientScores:
+    """How a model does on each client's own test shard, in integers."""
+
+    clients: Ints
+    correct: Ints
+    total: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How a model does on one set of samples: integers, and the loss as a diagnostic."""
+
+    correct: int
+    total: int
+    loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Tasks that ended since a selector last learnt, as columns; `fate` holds the codes of `FATES`."""
+
+    tasks: Ints
+    clients: Ints
+    seconds: Floats
+    fate: NDArray[np.int8]
+    stats: Mapping[str, Floats]
+
+
+# What became of a task: its report was folded, was refused, arrived for nothing, never came, or was no longer wanted.
+FATES = ("folded", "rejected", "wasted", "lost", "dropped")
+FOLDED, REJECTED, WASTED, LOST, DROPPED = range(5)
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """What a pacing policy may know: the present round in numbers.
+
+    `wanted`, `selected` and `lost` count this round; `arrived` counts reports not yet folded, `running` all tasks out.
+    `asking`: candidates were asked for and not yet seen. `answered`: this very consultation replies to candidates,
+    so a policy must not ask again before time has passed.
+    """
+
+    now: float = 0.0
+    round: int = 0
+    version: int = 0
+    opened_at: float = 0.0
+    sent_at: float = 0.0
+    wanted: int = 0
+    selected: int = 0
+    arrived: int = 0
+    lost: int = 0
+    running: int = 0
+    asking: bool = False
+    answered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a policy wants now. `commit` folds what has arrived; `abandon` ends the round without a new model, and why.
+
+    `drop` gives up the running tasks that were sent at least so many rounds ago (0: all of them).
+    """
+
+    ask: int = 0
+    wake_at: float | None = None
+    drop: int | None = None
+    commit: bool = False
+    abandon: str = ""
+
+
+NOTHING = Decision()
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """When a run ends: whichever comes first. `virtual_seconds` is the horizon, and always there."""
+
+    rounds: int = 100
+    virtual_seconds: float = 10 * 366 * 86400.0
+    updates: int | None = None
+    target_accuracy: float | None = None
+    patience: int | None = None
+    min_delta: float = 0.0
+
+
+Json = Mapping[str, Any]

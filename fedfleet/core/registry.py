@@ -1,0 +1,100 @@
+"""The registry: names of parts as "module:function" strings, so that listing them imports nothing heavy.
+
+A builder's signature is the only schema of its parameters. Third parties add parts with entry points in the group
+`fedfleet.KIND`, or at run time with `register`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, get_type_hints
+
+from fedfleet.core.errors import BadInput, nearest
+
+_BUILTIN: dict[str, dict[str, str]] = {
+    "algorithms": {
+        "fedavg": "fedfleet.learn.zoo:fedavg",
+        "fedprox": "fedfleet.learn.zoo:fedprox",
+        "centralized": "fedfleet.learn.zoo:centralized",
+        "local_only": "fedfleet.learn.zoo:local_only",
+    },
+    "selectors": {"uniform": "fedfleet.choose.uniform:uniform"},
+    "policies": {
+        "readiness": "fedfleet.pace.rounds:readiness",
+        "deadline": "fedfleet.pace.rounds:deadline",
+        "overcommit": "fedfleet.pace.overcommit:overcommit",
+    },
+    "folds": {"mean": "fedfleet.learn.folds:mean"},
+    "codecs": {},
+    "devices": {
+        "homogeneous": "fedfleet.world.devices:homogeneous",
+        "spread": "fedfleet.world.devices:spread",
+        "device_file": "fedfleet.world.devices:device_file",
+    },
+    "states": {
+        "always_on": "fedfleet.world.states:always_on",
+        "daily": "fedfleet.world.states:daily",
+        "state_file": "fedfleet.world.states:state_file",
+    },
+    "partitions": {
+        "iid": "fedfleet.world.partitions:iid",
+        "dirichlet": "fedfleet.world.partitions:dirichlet",
+        "by_label": "fedfleet.world.partitions:by_label",
+        "by_owner": "fedfleet.world.partitions:by_owner",
+    },
+    "tasks": {
+        "digits_logreg": "fedfleet.tasks.digits:digits_logreg",
+        "digits_mlp": "fedfleet.tasks.digits:digits_mlp",
+        "digits_cnn": "fedfleet.tasks.digits:digits_cnn",
+    },
+}
+KINDS = tuple(_BUILTIN)
+_added: dict[str, dict[str, Callable[..., Any] | str]] = {kind: {} for kind in KINDS}
+
+
+def register(kind: str, name: str, builder: Callable[..., Any] | str) -> None:
+    """Add a part at run time: a builder, or the string "module:function"."""
+    _check_kind(kind)
+    _added[kind][name] = builder
+
+
+def names(kind: str) -> list[str]:
+    """All names of a kind, sorted."""
+    _check_kind(kind)
+    third = {e.name for e in entry_points(group=f"fedfleet.{kind}")}
+    return sorted({*_BUILTIN[kind], *_added[kind], *third})
+
+
+def builder(kind: str, name: str, where: str = "") -> Callable[..., Any]:
+    """The function that builds this part; `where` names the place in a spec for the error message."""
+    _check_kind(kind)
+    found: Callable[..., Any] | str | None = _added[kind].get(name) or _BUILTIN[kind].get(name)
+    if found is None:
+        third = [e for e in entry_points(group=f"fedfleet.{kind}") if e.name == name]
+        if not third:
+            place = f"{where}: " if where else ""
+            raise BadInput(f"{place}no {kind} part is called {name!r}{nearest(name, names(kind))}")
+        found = third[0].value
+    if not isinstance(found, str):
+        return found
+    module, _, attribute = found.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def parameters(build: Callable[..., Any]) -> dict[str, tuple[Any, inspect.Parameter]]:
+    """The parameters of a builder with their types, read from its signature alone."""
+    hints = get_type_hints(build, include_extras=True)
+    return {name: (hints.get(name, Any), p) for name, p in inspect.signature(build).parameters.items()}
+
+
+def summary(build: Callable[..., Any]) -> str:
+    """The first line of a builder's docstring."""
+    return (inspect.getdoc(build) or "").partition("\n")[0]
+
+
+def _check_kind(kind: str) -> None:
+    if kind not in _BUILTIN:
+        raise BadInput(f"there is no kind of part called {kind!r}{nearest(kind, KINDS)}")

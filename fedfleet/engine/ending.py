@@ -1,0 +1,60 @@
+"""When and how a run ends: the stopping rules, the last evaluation, the last event."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedfleet.core.commands import Command, Evaluate, Finish, Forget
+from fedfleet.core.events import Evaluated, Outcome, RunEnded
+from fedfleet.core.parts import Plan
+from fedfleet.engine.book import dropped
+from fedfleet.engine.state import Phase, Progress, RunState, Step
+
+
+def limit_reached(plan: Plan, state: RunState) -> str:
+    """The countable limit that has been reached at the end of a round, else nothing."""
+    stop, book = plan.stop, state.book
+    if book.now >= stop.virtual_seconds:
+        return "virtual_seconds"
+    if book.round >= stop.rounds:
+        return "rounds"
+    if stop.updates is not None and state.progress.updates >= stop.updates:
+        return "updates"
+    return ""
+
+
+def progressed(plan: Plan, progress: Progress, fact: Evaluated) -> Progress:
+    """Progress after an evaluation: only a gain of more than min_delta counts as one."""
+    accuracy = fact.correct / fact.total if fact.total else 0.0
+    if accuracy > progress.best + plan.stop.min_delta:
+        return replace(progress, best=accuracy, since=0, evaluated=fact.version)
+    return replace(progress, since=progress.since + 1, evaluated=fact.version)
+
+
+def goal_reached(plan: Plan, state: RunState, fact: Evaluated) -> str:
+    """The rule about accuracy that ends the run, else nothing."""
+    stop = plan.stop
+    if stop.target_accuracy is not None and fact.total and fact.correct / fact.total >= stop.target_accuracy:
+        return "target_accuracy"
+    if stop.patience is not None and state.progress.since >= stop.patience:
+        return "patience"
+    return ""
+
+
+def start(plan: Plan, state: RunState, reason: str) -> Step:
+    """Drop what is running, and try the last model on everyone."""
+    if state.phase is Phase.ENDING:
+        return Step(state)
+    outcomes: tuple[Outcome, ...] = ()
+    commands: tuple[Command, ...] = ()
+    state, gone = dropped(state, 0)
+    if gone is not None:
+        outcomes, commands = (gone,), (Forget(gone.tasks, gone.clients),)
+    evaluate = Evaluate(state.book.version, state.server, clients=True)
+    return Step(replace(state, phase=Phase.ENDING, reason=reason), outcomes, (*commands, evaluate))
+
+
+def finish(state: RunState) -> Step:
+    """The last event."""
+    ended = RunEnded(state.book.now, state.reason)
+    return Step(replace(state, phase=Phase.DONE), (ended,), (Finish(state.reason),))

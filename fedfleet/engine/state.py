@@ -1,0 +1,80 @@
+"""The state of a run: one immutable value, from which everything else follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from immutables import Map
+
+from fedfleet.core.commands import Command
+from fedfleet.core.events import Outcome
+from fedfleet.core.parts import State
+from fedfleet.core.records import Book, Roster, ServerState, Wave
+
+
+class Phase(Enum):
+    """What the coordinator is doing: pacing rounds, or waiting for an answer that it cannot go on without."""
+
+    OPEN = "open"
+    GATHERING = "gathering"
+    EVALUATING = "evaluating"
+    ENDING = "ending"
+    DONE = "done"
+
+
+class Ending(NamedTuple):
+    """One ended task, linked to those that ended before: appending is O(1) and shares everything."""
+
+    before: Ending | None
+    task: int
+    wave: Wave
+    seconds: float
+    fate: int  # index into FATES; a report that arrived counts as folded until it is known better
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What the stopping rules need: the best accuracy so far and how many evaluations ago it was."""
+
+    best: float = -1.0
+    since: int = 0
+    evaluated: int = -1
+    updates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Everything that the coordinator knows. `running` maps a task to its wave and shares structure between steps."""
+
+    server: ServerState
+    selector: State
+    book: Book
+    running: Map[int, Wave]
+    ended: Ending | None = None
+    gathering: Ending | None = None
+    roster: Roster | None = None
+    phase: Phase = Phase.OPEN
+    next_task: int = 0
+    wake: float | None = None
+    progress: Progress = Progress()
+    instant: int = 0  # facts other than task ends seen at this very time: the Zeno guard
+    reason: str = ""  # why the run is ending
+
+
+class Step(NamedTuple):
+    """What a step gives: the next state, what was decided, what the runtime must do."""
+
+    state: RunState
+    outcomes: tuple[Outcome, ...] = ()
+    commands: tuple[Command, ...] = ()
+
+
+def endings(last: Ending | None) -> list[Ending]:
+    """Ended tasks in the order of their ids."""
+    found: list[Ending] = []
+    while last is not None:
+        found.append(last)
+        last = last.before
+    return sorted(found, key=lambda e: e.task)

@@ -1,0 +1,1 @@
+"""WHAT: local objectives, folds, server rules. `zoo` names the methods."""

@@ -1,0 +1,40 @@
+"""Named methods as compositions, with each parameter declared once, where it is used."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+
+from fedfleet.core.parts import Algorithm
+from fedfleet.core.registry import parameters
+
+Builder = Callable[..., Algorithm]
+
+
+def method(feature: Builder, inner: Builder) -> Builder:
+    """The builder of `feature(inner(..), ..)`: its signature is the inner one's and the feature's own, flat.
+
+    >>> from fedfleet.learn.averaging import fedavg
+    >>> from fedfleet.learn.terms import proximal
+    >>> sorted(set(parameters(method(proximal, fedavg))) - set(parameters(fedavg)))
+    ['mu']
+    """
+    theirs = parameters(inner)
+    own = {n: v for n, v in list(parameters(feature).items())[1:]}
+    clash = theirs.keys() & own.keys()
+    if clash:
+        raise TypeError(f"{feature.__name__} and {inner.__name__} both declare {sorted(clash)}")
+
+    def build(**given: object) -> Algorithm:
+        unknown = given.keys() - theirs.keys() - own.keys()
+        if unknown:
+            raise TypeError(f"{feature.__name__}: unknown parameter {sorted(unknown)[0]!r}")
+        part = inner(**{n: v for n, v in given.items() if n in theirs})
+        return feature(part, **{n: v for n, v in given.items() if n in own})
+
+    merged = [p for _, p in {**own, **theirs}.values()]
+    build.__signature__ = inspect.Signature(merged, return_annotation=Algorithm)  # type: ignore[attr-defined]
+    build.__annotations__ = {n: hint for n, (hint, _) in {**own, **theirs}.items()}
+    build.__doc__ = feature.__doc__
+    build.__name__ = feature.__name__
+    return build

@@ -1,0 +1,1 @@
+"""WHEN: policies that decide when to ask, to give up waiting, and to commit."""

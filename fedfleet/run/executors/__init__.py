@@ -1,0 +1,1 @@
+"""Executors: jobs in, reports out, in input order."""

@@ -1,0 +1,126 @@
+"""What every runtime does alike: make jobs, fold reports, advance client memory, evaluate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fedfleet.core.commands import Evaluate, Gather, Probe
+from fedfleet.core.events import Evaluated, ReportsGathered
+from fedfleet.core.parts import DataSource, Executor, Job, Plan, Trial, World
+from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected, Report, ServerState, Wave
+from fedfleet.core.trees import Tree
+
+
+@dataclass(slots=True)
+class ClientMemory:
+    """What clients remember between tasks. It advances only when a report is folded.
+
+    A task sees the memory that its client had when the task was sent, even if another of its reports is folded since.
+    """
+
+    own: dict[int, Tree] = field(default_factory=dict)
+    lent: dict[int, Tree] = field(default_factory=dict)
+
+    def lend(self, wave: Wave) -> None:
+        """Note what each client of a wave remembers now."""
+        for slot, client in enumerate(wave.asked.clients.tolist()):
+            if client in self.own:
+                self.lent[wave.first + slot] = self.own[client]
+
+    def take_back(self, task: int) -> Tree | None:
+        """What this task was lent; it is needed no longer."""
+        return self.lent.pop(task, None)
+
+
+def job_for(plan: Plan, world: World, memory: ClientMemory, wave: Wave, task: int) -> Job:
+    """The complete work of one task, from the model version that it was sent with."""
+    slot = task - wave.first
+    client = int(wave.asked.clients[slot])
+    rows = world.data.shard(client, "train", wave.round)
+    share = wave.asked.share[slot]
+    if share < 1.0:
+        rows = rows[: math.ceil(share * len(rows))]
+    algorithm = plan.algorithm
+    return Job(
+        task, client, int(wave.keys[slot]), plan.seed, algorithm.offer(wave.server, client), algorithm.local(client),
+        rows, int(wave.asked.steps[slot]), memory.lent.get(task) if algorithm.remembers else None,
+    )  # fmt: skip
+
+
+def gather(
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    memory: ClientMemory,
+    command: Gather,
+    now: float,
+    reports: Iterable[Report] | None = None,
+) -> ReportsGathered:
+    """Train (unless the reports are there already), check and fold, in task order."""
+    if reports is None:
+        jobs = [job_for(plan, world, memory, w, t) for t, w in zip(command.tasks, command.waves, strict=True)]
+        reports = execute.train(jobs)
+    return fold_reports(plan, memory, command.server, command.contexts, reports, now)
+
+
+def fold_reports(
+    plan: Plan, memory: ClientMemory, server: ServerState, contexts: Iterable[Context], reports: Iterable[Report], now: float
+) -> ReportsGathered:
+    """Reports in task order become one aggregate; those that cannot be used are named with the reason."""
+    fold, remembers = plan.algorithm.fold, plan.algorithm.remembers
+    acc = fold.zero(server)
+    tasks: list[int] = []
+    stats: list[dict[str, float]] = []
+    rejected: list[Rejected] = []
+    for report, context in zip(reports, contexts, strict=True):
+        why = fold.check(server, report)
+        if remembers:
+            memory.take_back(report.task)
+        if why is not None:
+            rejected.append(Rejected(report.task, report.client, f"client {report.client}: {why}"))
+            continue
+        acc = fold.add(acc, report, context)
+        if remembers and report.memory is not None:
+            memory.own[report.client] = report.memory
+        tasks.append(report.task)
+        stats.append(dict(report.stats))
+    names = stats[0].keys() if stats else ()
+    columns = {name: np.array([s[name] for s in stats]) for name in names}
+    return ReportsGathered(now, acc if tasks else None, np.array(tasks, np.int64), columns, tuple(rejected))
+
+
+def evaluate(
+    plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Evaluate, now: float
+) -> Evaluated:
+    """The model on the central test set, and on all clients' own test shards if that is asked."""
+    params = command.server.params
+    central = next(iter(execute.evaluate([Trial(params, world.data.holdout)])))
+    scores = client_scores(plan, world.data, execute, memory, params) if command.clients else None
+    return Evaluated(now, command.version, central.correct, central.total, central.loss, scores)
+
+
+def client_scores(plan: Plan, data: DataSource, execute: Executor, memory: ClientMemory, params: Tree) -> ClientScores:
+    """Each client's own test shard, with the model that this client would use."""
+    clients = data.testers.tolist()
+    trials = [Trial(model_of(plan, memory, params, c), data.shard(c, "test", 0)) for c in clients]
+    found = list(execute.evaluate(trials))
+    correct: Ints = np.array([s.correct for s in found], np.int64)
+    return ClientScores(data.testers, correct, np.array([s.total for s in found], np.int64))
+
+
+def probe_losses(plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Probe, round: int) -> Floats:
+    """The loss of the model on each named client's training shard."""
+    params = command.server.params
+    clients = command.clients.tolist()
+    trials = [Trial(model_of(plan, memory, params, c), world.data.shard(c, "train", round)) for c in clients]
+    return np.array([s.loss for s in execute.evaluate(trials)])
+
+
+def model_of(plan: Plan, memory: ClientMemory, params: Tree, client: int) -> Tree:
+    """The model that a client would use: the global one, or its own version of it."""
+    personal = plan.algorithm.personal
+    return params if personal is None else personal(params, memory.own.get(client, {}))

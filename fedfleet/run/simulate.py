@@ -1,0 +1,239 @@
+"""Simulation in virtual time: the runtime that answers commands from a world instead of from reality.
+
+Time first, numbers later: when a task will be back depends on cost and world, never on the values inside its update,
+so arrivals are settled first and only what will be folded is trained. With `eager=True` everything is trained when it
+is sent, as algorithms need whose bytes depend on values.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, assert_never
+
+import numpy as np
+
+from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, TaskArrived, TaskLost, TimerFired
+from fedfleet.core.parts import Executor, Job, Plan, World
+from fedfleet.core.records import Cost, Floats, Ints, Report, Roster, Wave, whole_work
+from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.state import Phase, RunState
+from fedfleet.run.gather import ClientMemory, evaluate, gather, job_for, probe_losses
+from fedfleet.run.journal import Journal
+
+
+class Keeper(Protocol):
+    """Whoever keeps checkpoints: told after each settled step, it saves when it thinks that it is time."""
+
+    def settled(self, simulation: Simulation) -> None: ...
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The tasks of one wave in the order in which they will end; `at` is the next one."""
+
+    wave: Wave
+    order: list[int]
+    times: list[float]
+    seconds: list[float]
+    at: int = 0
+
+
+@dataclass(slots=True)
+class Simulation:
+    """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember."""
+
+    plan: Plan
+    world: World
+    execute: Executor
+    eager: bool
+    state: RunState
+    queue: list[tuple[float, int, Arrivals | None]] = field(default_factory=list)
+    counter: int = 0
+    timer: tuple[float, int] | None = None
+    busy: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    memory: ClientMemory = field(default_factory=ClientMemory)
+    held: dict[int, Report] = field(default_factory=dict)
+    facts: deque[Fact] = field(default_factory=deque)
+
+
+def simulate(
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    *,
+    eager: bool = False,
+    journal: Journal | None = None,
+    keeper: Keeper | None = None,
+    resume: Simulation | None = None,
+    watch: Callable[[Sequence[Event]], None] | None = None,
+) -> Simulation:
+    """Run a plan in a world to its end, and return where it ended.
+
+    Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step.
+    """
+    sim = resume or fresh(plan, world, execute, eager=eager)
+
+    def tell(events: Sequence[Event]) -> None:
+        if journal is not None:
+            journal.append(events)
+        if watch is not None:
+            watch(events)
+
+    if resume is None:
+        first = begin(plan)
+        tell(first.outcomes)
+        for command in first.commands:
+            carry_out(sim, command)
+    while True:
+        while sim.facts:
+            fact = sim.facts.popleft()
+            sim.state, outcomes, commands = step(plan, sim.state, fact)
+            tell((fact, *outcomes))
+            for command in commands:
+                carry_out(sim, command)
+        if sim.state.phase is Phase.DONE:
+            return sim
+        if keeper is not None:
+            keeper.settled(sim)
+        sim.facts.append(next_fact(sim))
+
+
+def fresh(plan: Plan, world: World, execute: Executor, *, eager: bool = False) -> Simulation:
+    """A simulation before its first event."""
+    eager = eager or plan.algorithm.priced_by_value
+    return Simulation(plan, world, execute, eager, begin(plan).state, busy=np.zeros(len(world.keys), np.bool_))
+
+
+def next_fact(sim: Simulation) -> Fact:
+    """What happens next in virtual time: the head of the queue, in the order (time, counter)."""
+    while True:
+        time, counter, item = sim.queue[0]
+        if item is None:
+            heapq.heappop(sim.queue)
+            if sim.timer == (time, counter):  # else it was replaced
+                sim.timer = None
+                return TimerFired(time)
+            continue
+        slot, seconds, wave = item.order[item.at], item.seconds[item.at], item.wave
+        item.at += 1
+        if item.at < len(item.order):
+            heapq.heapreplace(sim.queue, (item.times[item.at], counter, item))
+        else:
+            heapq.heappop(sim.queue)
+        task = wave.first + slot
+        if task not in sim.state.running:
+            continue  # dropped meanwhile
+        client = int(wave.asked.clients[slot])
+        sim.busy[client] = False
+        if seconds == np.inf:
+            return TaskLost(time, task, client, 0.0, "the device cannot do this work")
+        report = sim.held.get(task)
+        priced = report is not None and report.bytes_up is not None
+        bytes_up = report.bytes_up * sim.plan.byte_scale if priced else wave.cost.bytes_up[slot]  # type: ignore[union-attr]
+        return TaskArrived(time, task, client, seconds, float(bytes_up))
+
+
+def carry_out(sim: Simulation, command: Command) -> None:
+    """Do what the coordinator asks, in virtual time; immediate answers join the facts."""
+    match command:
+        case FindCandidates():
+            sim.facts.append(CandidatesSeen(sim.state.book.now, roster(sim)))
+        case Probe():
+            sim.facts.append(Probed(sim.state.book.now, command.stat, command.clients, probe(sim, command)))
+        case Send():
+            send(sim, command.wave)
+        case WakeAt():
+            sim.timer = (command.time, sim.counter)
+            heapq.heappush(sim.queue, (command.time, sim.counter, None))
+            sim.counter += 1
+        case Gather():
+            now = sim.state.book.now
+            reports = None if not sim.eager else [sim.held.pop(task) for task in command.tasks]
+            sim.facts.append(gather(sim.plan, sim.world, sim.execute, sim.memory, command, now, reports))
+        case Forget():
+            forget(sim, command)
+        case Evaluate():
+            sim.facts.append(evaluate(sim.plan, sim.world, sim.execute, sim.memory, command, sim.state.book.now))
+        case Finish():
+            sim.queue.clear()
+        case _:
+            assert_never(command)
+
+
+def roster(sim: Simulation) -> Roster:
+    """Who is online and not at work."""
+    book = sim.state.book
+    clients = np.flatnonzero(sim.world.states.online(book.now) & ~sim.busy)
+    return Roster(clients, sim.world.keys[clients], sim.world.data.sizes(book.round)[clients])
+
+
+def send(sim: Simulation, wave: Wave) -> None:
+    """Settle when each task of a wave will be back; train at once if values decide the price."""
+    sim.busy[wave.asked.clients] = True
+    if sim.plan.algorithm.remembers:
+        sim.memory.lend(wave)
+    if sim.eager:
+        train_now(sim, wave, range(len(wave)))
+    enqueue(sim, wave, sim.counter)
+    sim.counter += 1
+
+
+def train_now(sim: Simulation, wave: Wave, slots: Sequence[int]) -> None:
+    """Train these tasks of a wave and hold their reports until they are gathered or forgotten."""
+    jobs: list[Job] = [job_for(sim.plan, sim.world, sim.memory, wave, wave.first + s) for s in slots]
+    for report in sim.execute.train(jobs):
+        sim.held[report.task] = report
+
+
+def enqueue(sim: Simulation, wave: Wave, counter: int) -> None:
+    """Put a wave's arrivals into the queue: a pure function of wave, world and held reports, so a resume can repeat it."""
+    seconds = durations(sim, wave)
+    able = np.isfinite(seconds)
+    ends = np.full(len(wave), wave.time)
+    if able.any():
+        ends[able] = sim.world.states.finish(wave.asked.clients[able], wave.time, seconds[able])
+    elapsed = np.where(able, ends - wave.time, np.inf)
+    order = np.argsort(ends, kind="stable")
+    arrivals = Arrivals(wave, order.tolist(), ends[order].tolist(), elapsed[order].tolist())
+    heapq.heappush(sim.queue, (arrivals.times[0], counter, arrivals))
+
+
+def durations(sim: Simulation, wave: Wave) -> Floats:
+    """Ready seconds that each task needs on its device."""
+    cost = wave.cost
+    if sim.plan.algorithm.priced_by_value:
+        up = cost.bytes_up.copy()
+        for slot in range(len(wave)):
+            report = sim.held.get(wave.first + slot)
+            if report is not None and report.bytes_up is not None:
+                up[slot] = report.bytes_up * sim.plan.byte_scale
+        cost = Cost(cost.samples, cost.bytes_down, up)
+    tasks: Ints = np.arange(wave.first, wave.first + len(wave))
+    return sim.world.devices.seconds(wave.asked.clients, cost, wave.time, tasks)
+
+
+def forget(sim: Simulation, command: Forget) -> None:
+    """Dropped tasks free their clients and their reports; what the clients remember stays as it was."""
+    sim.busy[command.clients] = False
+    for task in command.tasks.tolist():
+        sim.held.pop(task, None)
+        sim.memory.take_back(task)
+
+
+def probe(sim: Simulation, command: Probe) -> Floats:
+    """What clients answer when they are asked for one number."""
+    plan, book = sim.plan, sim.state.book
+    match command.stat:
+        case "loss":
+            return probe_losses(plan, sim.world, sim.execute, sim.memory, command, book.round)
+        case "seconds":
+            sizes = sim.world.data.sizes(book.round)[command.clients]
+            cost = plan.algorithm.cost(command.server, whole_work(command.clients), sizes)
+            return sim.world.devices.seconds(command.clients, cost, book.now, np.full(len(sizes), sim.state.next_task))
+        case other:
+            raise RunFailed(f"selector {plan.choose.name!r} probes for {other!r}; clients can answer loss or seconds")

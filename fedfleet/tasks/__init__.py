@@ -1,0 +1,1 @@
+"""TRAINS: models and datasets, the home of torch beside learn and the executors."""

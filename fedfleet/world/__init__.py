@@ -1,0 +1,1 @@
+"""WHERE: devices, states and data of a fleet, as sources."""

@@ -1,0 +1,132 @@
+"""Partitions: which client holds which sample. Each gives every row a client; `hold` makes shards of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Count, Positive
+from fedfleet.core.parts import DataSource, Dataset, Split, Task
+from fedfleet.core.records import Ints, Keys
+from fedfleet.core.rng import stream
+
+# (dataset, rows, clients, generator) -> the client of each row
+PartitionRecipe = Callable[[Dataset, Ints, int, np.random.Generator], Ints]
+
+
+def iid() -> PartitionRecipe:
+    """Rows dealt at random: everyone holds the same mixture, and as many rows up to one."""
+
+    def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
+        del dataset
+        return rng.permutation(np.arange(len(rows)) % clients)
+
+    return deal
+
+
+def dirichlet(alpha: Positive = 0.5) -> PartitionRecipe:
+    """Each class is shared out by its own Dirichlet(alpha) draw over the clients: small alpha, unlike clients."""
+
+    def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
+        labels, owner = dataset.y[rows], np.empty(len(rows), np.int64)
+        for label in range(dataset.classes):
+            mine = rng.permutation(np.flatnonzero(labels == label))
+            # Tiny alphas can underflow every gamma draw to zero; then one client takes the class.
+            weights = np.maximum(rng.standard_gamma(alpha, clients), 1e-300)
+            cuts = np.floor(np.cumsum(weights) / weights.sum() * len(mine) + 0.5).astype(np.int64)
+            owner[mine] = np.searchsorted(cuts[:-1], np.arange(len(mine)), side="right")
+        return owner
+
+    return deal
+
+
+def by_label(labels: Count = 2) -> PartitionRecipe:
+    """Rows sorted by label are cut into clients x labels blocks, and each client is dealt `labels` of them."""
+
+    def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
+        order = np.lexsort((rng.random(len(rows)), dataset.y[rows]))
+        blocks = clients * labels
+        holder = rng.permutation(np.arange(blocks) % clients)
+        owner = np.empty(len(rows), np.int64)
+        owner[order] = holder[np.arange(len(rows)) * blocks // len(rows)]
+        return owner
+
+    return deal
+
+
+def by_owner() -> PartitionRecipe:
+    """The people who made the samples are the clients.
+
+    Fewer clients than people: people are dealt to clients in turn. More: whoever has most rows per client is split.
+    """
+
+    def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
+        if dataset.owner is None:
+            raise BadInput("world.data: by_owner needs to know who made each sample, and this dataset does not say; use dirichlet")
+        people, who = np.unique(dataset.owner[rows], return_inverse=True)
+        if clients <= len(people):
+            return rng.permutation(np.arange(len(people)) % clients)[who]
+        counts = np.bincount(who).astype(np.float64)
+        parts = np.ones(len(people), np.int64)
+        for _ in range(clients - len(people)):
+            parts[np.argmax(counts / parts)] += 1
+        first = np.concatenate([[0], np.cumsum(parts)[:-1]])
+        turn = np.empty(len(rows), np.int64)
+        for person in range(len(people)):
+            mine = rng.permutation(np.flatnonzero(who == person))
+            turn[mine] = np.arange(len(mine)) % parts[person]
+        return first[who] + turn
+
+    return deal
+
+
+def hold(
+    deal: PartitionRecipe, task: Task, keys: Keys, seed: int, *, split: tuple[int, int, int] = (6, 2, 2), min_samples: int = 5
+) -> DataSource:
+    """Deal what is not held out to clients, see that each has `min_samples`, and split each shard: train, valid, test."""
+    n, dataset = len(keys), task.dataset
+    rows = np.setdiff1d(np.arange(len(dataset.y)), task.holdout)
+    if n * min_samples > len(rows):
+        raise BadInput(
+            f"world.clients: {n} clients with at least {min_samples} samples each need {n * min_samples} samples, "
+            f"but the dataset leaves {len(rows)}; use fewer clients or a smaller world.min_samples"
+        )
+    rng = stream(seed, "partition")
+    dealt = _at_least(deal(dataset, rows, n, rng), n, min_samples, rng)
+    # Dealt by the order of keys, so that a renamed client takes its shard along.
+    client = np.argsort(keys, kind="stable")[dealt]
+    order = np.lexsort((rng.random(len(rows)), client))
+    flat = rows[order]
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(client, minlength=n))])
+    size = np.diff(offsets)
+    valid = np.floor(size * (split[1] / sum(split)) + 0.5).astype(np.int64)
+    test = np.floor(size * (split[2] / sum(split)) + 0.5).astype(np.int64)
+    train = np.maximum(size - valid - test, np.minimum(size, 1))
+    cuts = np.stack([offsets[:-1], offsets[:-1] + train, np.minimum(offsets[:-1] + train + valid, offsets[1:]), offsets[1:]], axis=1)
+    place = {"train": 0, "valid": 1, "test": 2}
+
+    def shard(client: int, split: Split, round: int) -> Ints:
+        del round  # what is held does not move here
+        k = place[split]
+        return flat[cuts[client, k] : cuts[client, k + 1]]
+
+    testers = np.flatnonzero(cuts[:, 3] > cuts[:, 2])
+    return DataSource(shard, lambda round: train, testers, task.holdout)
+
+
+def _at_least(owner: Ints, clients: int, least: int, rng: np.random.Generator) -> Ints:
+    """Move rows from the richest clients to those with fewer than `least`."""
+    counts = np.bincount(owner, minlength=clients)
+    if counts.min() >= least:
+        return owner
+    owner = owner.copy()
+    held = [list(rng.permutation(np.flatnonzero(owner == c))) for c in range(clients)]
+    for poor in np.flatnonzero(counts < least):
+        while counts[poor] < least:
+            rich = int(np.argmax(counts))
+            owner[held[rich].pop()] = poor
+            counts[rich] -= 1
+            counts[poor] += 1
+    return owner

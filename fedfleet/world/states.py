@@ -1,0 +1,93 @@
+"""State sources: when each client can be reached, and when its work is done if it comes and goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.intervals import Traces, finish_after, ready_until, traces
+from fedfleet.core.limits import Count, NonNegative, Positive, Share
+from fedfleet.core.parts import StateSource
+from fedfleet.core.records import Bools, Floats, Ints, Keys
+from fedfleet.core.rng import uniforms
+from fedfleet.world.files import read_states
+
+StateRecipe = Callable[[Keys, int], StateSource]
+
+
+def always_on() -> StateRecipe:
+    """Everyone can be reached at any time."""
+
+    def recipe(keys: Keys, seed: int) -> StateSource:
+        del seed
+        everyone = np.ones(len(keys), np.bool_)
+        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds)
+
+    return recipe
+
+
+def daily(
+    *,
+    ready: Share = 0.3,
+    sessions: Count = 3,
+    swing: NonNegative = 0.5,
+    day: Positive = 86400.0,
+) -> StateRecipe:
+    """Each client is ready for a share of each day, in some sessions that lean towards the night.
+
+    `ready` is the mean share (each client's own varies between half and one and a half times that), `sessions` how
+    many a day, `swing` how strongly they gather around the same hour (0: not at all).
+    """
+
+    def recipe(keys: Keys, seed: int) -> StateSource:
+        n = len(keys)
+        share = np.clip(ready * (0.5 + uniforms(seed, "ready", keys)), 1e-4, 1.0)
+        index = np.arange(sessions)
+        # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
+        slot = day / sessions
+        length = np.floor(share * slot)
+        length = np.maximum(length, 1.0)
+        offset = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
+        offset = offset ** (1.0 + swing * (index < (sessions + 1) // 2))
+        begins = index * slot + np.floor(offset * (slot - length[:, None]))
+        ends = np.minimum(begins + length[:, None], (index + 1) * slot)
+        offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
+        return interval_states(traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel()))
+
+    return recipe
+
+
+def state_file(path: str) -> StateRecipe:
+    """Client i has row i of a states file."""
+
+    def recipe(keys: Keys, seed: int) -> StateSource:
+        del seed
+        states = read_states(path)
+        if len(states.ids) < len(keys):
+            raise BadInput(f"{path} has {len(states.ids)} states for {len(keys)} clients; lower world.clients or add states")
+        return interval_states(states.traces)
+
+    return recipe
+
+
+def interval_states(t: Traces) -> StateSource:
+    """Reachability by periodic ready intervals. `online` remembers until when each answer holds and asks only the rest."""
+    n = len(t.start)
+    ready = np.zeros(n, np.bool_)
+    until = np.full(n, -np.inf)
+    asked = [-np.inf]
+
+    def online(time: float) -> Bools:
+        # Remembered answers hold from when they were given; a clock that goes back asks everyone again.
+        stale = np.flatnonzero(until <= time) if time >= asked[0] else np.arange(n)
+        if len(stale):
+            ready[stale], until[stale] = ready_until(t, stale, time)
+        asked[0] = time
+        return ready
+
+    def finish(clients: Ints, start: float, seconds: Floats) -> Floats:
+        return finish_after(t, clients, start, seconds)
+
+    return StateSource(online, finish)
