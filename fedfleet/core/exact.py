@@ -59,8 +59,9 @@ def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
 
 def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], total_weight: float) -> str | None:
     """Why a report may not enter the sum: wrong shape, not finite, beyond its bound, impossible weight; None if it may."""
-    if not (math.isfinite(weight) and 0 < weight <= total_weight):
-        return f"its weight {weight} is not in (0, {total_weight}]"
+    least = math.ldexp(1.0, -_WEIGHT_BITS)  # less would count as nothing, and nothing has no mean
+    if not least <= weight <= total_weight:
+        return f"its weight {weight} is not in [{least:.3g}, {total_weight:g}]"
     odd = mismatch(update, like)
     if odd:
         return odd

@@ -261,5 +261,4 @@ class Plan:
     params: Tree
     clients: int
     byte_scale: float = 1.0
-    evaluate_every: int = 1
     spec_digest: str = ""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Gt, Lt
 from numpy.typing import NDArray
 
+from fedfleet.core.limits import Count, NonNegative, Share
 from fedfleet.core.trees import Array, Tree
 
 Ints = NDArray[np.int64]
@@ -186,14 +189,17 @@ NOTHING = Decision()
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """When a run ends: whichever comes first. `virtual_seconds` is the horizon, and always there."""
+    """When a run ends: whichever comes first. `virtual_seconds` is the horizon, and always there.
 
-    rounds: int = 100
-    virtual_seconds: float = 10 * 366 * 86400.0
-    updates: int | None = None
-    target_accuracy: float | None = None
-    patience: int | None = None
-    min_delta: float = 0.0
+    `rounds` counts attempts, `updates` tasks handed out (trips). The rules about accuracy look at evaluations, of which
+    there is one every `evaluate_every` commits.
+    """
 
+    rounds: Count = 100
+    virtual_seconds: Annotated[float, Gt(0), Lt(math.inf)] = 10 * 366 * 86400.0
+    updates: Count | None = None
+    target_accuracy: Share | None = None
+    patience: Count | None = None
+    min_delta: NonNegative = 0.0
+    evaluate_every: Count = 1
 
-Json = Mapping[str, Any]

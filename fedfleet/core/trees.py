@@ -46,6 +46,7 @@ def content_hash(tree: Mapping[str, Array]) -> str:
     h = hashlib.sha256()
     for name in sorted(tree):
         leaf = np.ascontiguousarray(tree[name])
-        h.update(f"{name}|{leaf.dtype.str}|{leaf.shape}|".encode())
+        # The shape of the leaf itself: a scalar becomes a vector of one when it is made contiguous.
+        h.update(f"{name}|{leaf.dtype.str}|{tree[name].shape}|".encode())
         h.update(leaf.data if leaf.size else b"")
     return h.hexdigest()

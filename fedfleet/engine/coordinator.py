@@ -31,7 +31,7 @@ from fedfleet.core.events import (
     TimerFired,
 )
 from fedfleet.core.parts import Draw, Plan
-from fedfleet.core.records import FOLDED, LOST, NOTHING, Book, Context, Decision, Roster, Wave
+from fedfleet.core.records import FOLDED, LOST, NOTHING, Book, Context, Decision, Ints, Roster, Wave
 from fedfleet.core.trees import content_hash
 from fedfleet.engine import ending
 from fedfleet.engine.book import changed, dropped, learnt, next_round, sent_out, with_book
@@ -92,7 +92,8 @@ def _task_ended(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) -> St
         state.server, state.selector, book, state.running.delete(fact.task), ended, state.gathering, state.roster,
         state.phase, state.next_task, state.wake, state.progress, 0 if fact.time > b.now else state.instant, state.reason,
     )  # fmt: skip
-    if state.phase is not Phase.OPEN:
+    # A wake-up is due at this very instant: by then everyone who arrives now is there, and the policy sees them together.
+    if state.phase is not Phase.OPEN or fact.time == state.wake:
         return Step(state)
     return _consult(plan, state)
 
@@ -107,6 +108,8 @@ def _candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Step:
     roster, wanted, draw = fact.roster, state.book.wanted - state.book.selected, Draw(plan.seed, state.book.round)
     if plan.choose.probe is not None and len(roster.clients):
         clients, stat = plan.choose.probe(state.selector, roster, wanted, draw)
+        if len(clients) and _places(roster, clients) is None:
+            raise RunFailed(f"selector {plan.choose.name!r} probes clients that are not on the roster")
         if len(clients):
             return Step(changed(state, roster=roster), (), (Probe(clients, stat, state.server),))
     return _pick(plan, state, roster)
@@ -131,8 +134,8 @@ def _pick(plan: Plan, state: RunState, roster: Roster) -> Step:
     n = len(asked.clients)
     if n == 0:
         return _consult(plan, with_book(state, asking=False, answered=True))
-    at = np.minimum(np.searchsorted(roster.clients, asked.clients), len(roster.clients) - 1)
-    if n > wanted or len(np.unique(asked.clients)) != n or not np.array_equal(roster.clients[at], asked.clients):
+    at = _places(roster, asked.clients)
+    if at is None or n > wanted or len(np.unique(asked.clients)) != n:
         raise RunFailed(
             f"selector {plan.choose.name!r} picked {n} of {wanted} wanted, a client twice, or one not on the roster"
         )
@@ -151,6 +154,14 @@ def _pick(plan: Plan, state: RunState, roster: Roster) -> Step:
     return Step(after.state, (sent, *after.outcomes), (Send(wave), *after.commands))
 
 
+def _places(roster: Roster, clients: Ints) -> Ints | None:
+    """Where these clients stand on the roster; None if one does not."""
+    if not len(roster.clients):
+        return None
+    at = np.minimum(np.searchsorted(roster.clients, clients), len(roster.clients) - 1)
+    return at if np.array_equal(roster.clients[at], clients) else None
+
+
 # ---- consulting the policy ---------------------------------------------------------------------------------------
 
 
@@ -166,7 +177,7 @@ def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Step:
 def _consult(plan: Plan, state: RunState) -> Step:
     """Ask the policy until it has nothing more to say about this instant."""
     decision = plan.pace.decide(state.book)
-    if decision is NOTHING and state.wake is not None:
+    if (decision is NOTHING or decision == NOTHING) and state.wake is not None:
         return Step(state)  # the usual answer: go on waiting
     outcomes: tuple[Outcome, ...] = ()
     commands: tuple[Command, ...] = ()
@@ -260,7 +271,7 @@ def _round_over(plan: Plan, state: RunState) -> Step:
     if reason:
         return ending.start(plan, state, reason)
     version = state.book.version
-    if version != state.progress.evaluated and version % plan.evaluate_every == 0:
+    if version != state.progress.evaluated and version % plan.stop.evaluate_every == 0:
         return Step(changed(state, phase=Phase.EVALUATING), (), (Evaluate(version, state.server, clients=False),))
     return Step(state)
 

@@ -67,4 +67,6 @@ def samples_processed(batches: BatchPlan, asked: Assignments, samples: Ints) -> 
     """How many samples each assignment trains on, repetitions counted."""
     shard = np.ceil(asked.share * samples)
     steps = np.where(asked.steps > 0, asked.steps, batches.steps or 0)
-    return np.where(steps > 0, steps * np.minimum(batches.size, shard), batches.epochs * shard)
+    # The last batch of a pass is short, so that whole passes are counted by the shard and only the rest by batches.
+    passes, rest = np.divmod(steps, np.maximum(np.ceil(shard / batches.size), 1.0))
+    return np.where(steps > 0, passes * shard + rest * batches.size, batches.epochs * shard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -71,26 +72,42 @@ class Journal:
         self._db.close()
 
 
+def in_memory() -> Journal:
+    """A journal that lives as long as the process, for its digest."""
+    db = sqlite3.connect(":memory:")
+    _make_schema(db)
+    return Journal(db, Path(":memory:"))
+
+
 def create(path: Path) -> Journal:
-    """A new, empty journal."""
+    """A new, empty journal; it appears under its name only when it is whole."""
+    draft = path.with_name(path.name + ".part")
     try:
-        db = sqlite3.connect(path)
-        db.execute("PRAGMA journal_mode = WAL")
-        with db:
-            db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            db.execute(f"PRAGMA user_version = {_FORMAT}")
-            db.execute(
-                "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL, kind INTEGER, round INTEGER, version INTEGER, "
-                "task INTEGER, client INTEGER, a REAL, b REAL, body TEXT, note TEXT)"
-            )
-    except sqlite3.Error as wrong:
+        draft.unlink(missing_ok=True)
+        db = sqlite3.connect(draft)
+        _make_schema(db)
+        db.close()
+        draft.replace(path)
+    except (sqlite3.Error, OSError) as wrong:
         raise BadInput(f"the journal {path} cannot be made ({wrong}); choose a folder that can be written") from None
-    return Journal(db, path)
+    return reopen(path)
 
 
 def reopen(path: Path) -> Journal:
     """An existing journal, to go on writing; truncate it to the checkpoint first."""
-    return Journal(_open(path, "rw"), path)
+    db = _open(path, "rw")
+    db.execute("PRAGMA journal_mode = WAL")
+    return Journal(db, path)
+
+
+def _make_schema(db: sqlite3.Connection) -> None:
+    with db:
+        db.execute(f"PRAGMA application_id = {_APPLICATION}")
+        db.execute(f"PRAGMA user_version = {_FORMAT}")
+        db.execute(
+            "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL, kind INTEGER, round INTEGER, version INTEGER, "
+            "task INTEGER, client INTEGER, a REAL, b REAL, body TEXT, note TEXT)"
+        )
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -100,7 +117,8 @@ def read(path: Path) -> Iterator[Event]:
 
 def rows_of(path: Path) -> Iterable[Row]:
     """The raw rows of a journal."""
-    db = _open(path, "ro")
+    # A reader that may write tidies the WAL files away behind it; on read-only ground nothing can change under us.
+    db = _open(path, "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
     try:
         yield from db.execute(_SELECT)
     except sqlite3.Error as wrong:

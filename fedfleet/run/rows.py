@@ -87,7 +87,7 @@ def _encode_one(event: Event) -> Row:
             return (t, TIMER, 0, 0, 0, 0, 0.0, 0.0, None, None)
         case ReportsGathered():
             means = {name: float(np.mean(v)) for name, v in event.stats.items() if len(v)}
-            return (t, GATHERED, 0, 0, len(event.tasks), len(event.rejected), 0.0, 0.0, None, json.dumps(means))
+            return (t, GATHERED, 0, 0, len(event.tasks), len(event.rejected), 0.0, 0.0, spans(event.tasks), json.dumps(means))
         case Evaluated():
             return (t, EVALUATED, 0, event.version, 0, 0, event.correct, event.total, _scores(event.clients), repr(event.loss))
         case ReportRejected():
@@ -175,7 +175,7 @@ def _decode_one(row: Row) -> Event:
             return TimerFired(t)
         case 8:
             means = json.loads(note or "{}")
-            return ReportsGathered(t, None, np.zeros(0, np.int64), {n: np.array([v]) for n, v in means.items()})
+            return ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
         case 9:
             return Evaluated(t, version, int(a), int(b), float(note or "nan"), _read_scores(body))
         case 10:
@@ -188,6 +188,22 @@ def _decode_one(row: Row) -> Event:
             return RunEnded(t, text)
         case _:
             raise ValueError(f"unknown kind of journal row: {kind}")
+
+
+def spans(tasks: Ints) -> str:
+    """Ascending task ids as runs: `0-19 25 30-31`."""
+    if not len(tasks):
+        return ""
+    breaks = np.flatnonzero(np.diff(tasks) != 1)
+    firsts = tasks[np.concatenate([[0], breaks + 1])].tolist()
+    lasts = tasks[np.concatenate([breaks, [len(tasks) - 1]])].tolist()
+    return " ".join(f"{a}-{b}" if b > a else str(a) for a, b in zip(firsts, lasts, strict=True))
+
+
+def read_spans(text: str) -> Ints:
+    """The inverse of `spans`."""
+    runs = [span.partition("-") for span in text.split()]
+    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(np.int64)
 
 
 def roster_hash(roster: Roster) -> str:

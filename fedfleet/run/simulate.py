@@ -34,12 +34,14 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Arrivals:
-    """The tasks of one wave in the order in which they will end; `at` is the next one."""
+    """The tasks of one wave in the order in which they will end, as plain columns; `at` is the next one."""
 
-    wave: Wave
-    order: list[int]
+    first: int
     times: list[float]
+    tasks: list[int]
+    clients: list[int]
     seconds: list[float]
+    bytes_up: list[float]
     at: int = 0
 
 
@@ -119,23 +121,19 @@ def next_fact(sim: Simulation) -> Fact:
                 sim.timer = None
                 return TimerFired(time)
             continue
-        slot, seconds, wave = item.order[item.at], item.seconds[item.at], item.wave
-        item.at += 1
-        if item.at < len(item.order):
-            heapq.heapreplace(sim.queue, (item.times[item.at], counter, item))
+        at = item.at
+        item.at = at + 1
+        if at + 1 < len(item.times):
+            heapq.heapreplace(sim.queue, (item.times[at + 1], counter, item))
         else:
             heapq.heappop(sim.queue)
-        task = wave.first + slot
+        task, client, seconds = item.tasks[at], item.clients[at], item.seconds[at]
         if task not in sim.state.running:
             continue  # dropped meanwhile
-        client = int(wave.asked.clients[slot])
         sim.busy[client] = False
         if seconds == np.inf:
             return TaskLost(time, task, client, 0.0, "the device cannot do this work")
-        report = sim.held.get(task)
-        priced = report is not None and report.bytes_up is not None
-        bytes_up = report.bytes_up * sim.plan.byte_scale if priced else wave.cost.bytes_up[slot]  # type: ignore[union-attr]
-        return TaskArrived(time, task, client, seconds, float(bytes_up))
+        return TaskArrived(time, task, client, seconds, item.bytes_up[at])
 
 
 def carry_out(sim: Simulation, command: Command) -> None:
@@ -192,29 +190,30 @@ def train_now(sim: Simulation, wave: Wave, slots: Sequence[int]) -> None:
 
 def enqueue(sim: Simulation, wave: Wave, counter: int) -> None:
     """Put a wave's arrivals into the queue: a pure function of wave, world and held reports, so a resume can repeat it."""
-    seconds = durations(sim, wave)
+    cost = price(sim, wave)
+    tasks: Ints = np.arange(wave.first, wave.first + len(wave))
+    seconds = sim.world.devices.seconds(wave.asked.clients, cost, wave.time, tasks)
     able = np.isfinite(seconds)
     ends = np.full(len(wave), wave.time)
     if able.any():
         ends[able] = sim.world.states.finish(wave.asked.clients[able], wave.time, seconds[able])
     elapsed = np.where(able, ends - wave.time, np.inf)
     order = np.argsort(ends, kind="stable")
-    arrivals = Arrivals(wave, order.tolist(), ends[order].tolist(), elapsed[order].tolist())
+    columns = (ends, tasks, wave.asked.clients, elapsed, cost.bytes_up)
+    arrivals = Arrivals(wave.first, *(column[order].tolist() for column in columns))
     heapq.heappush(sim.queue, (arrivals.times[0], counter, arrivals))
 
 
-def durations(sim: Simulation, wave: Wave) -> Floats:
-    """Ready seconds that each task needs on its device."""
-    cost = wave.cost
-    if sim.plan.algorithm.priced_by_value:
-        up = cost.bytes_up.copy()
-        for slot in range(len(wave)):
-            report = sim.held.get(wave.first + slot)
-            if report is not None and report.bytes_up is not None:
-                up[slot] = report.bytes_up * sim.plan.byte_scale
-        cost = Cost(cost.samples, cost.bytes_down, up)
-    tasks: Ints = np.arange(wave.first, wave.first + len(wave))
-    return sim.world.devices.seconds(wave.asked.clients, cost, wave.time, tasks)
+def price(sim: Simulation, wave: Wave) -> Cost:
+    """What each task of a wave costs: as foreseen, or with the bytes that its report really has."""
+    if not sim.plan.algorithm.priced_by_value:
+        return wave.cost
+    up = wave.cost.bytes_up.copy()
+    for slot in range(len(wave)):
+        report = sim.held.get(wave.first + slot)
+        if report is not None and report.bytes_up is not None:
+            up[slot] = report.bytes_up * sim.plan.byte_scale
+    return Cost(wave.cost.samples, wave.cost.bytes_down, up)
 
 
 def forget(sim: Simulation, command: Forget) -> None:

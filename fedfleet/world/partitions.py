@@ -33,8 +33,9 @@ def dirichlet(alpha: Positive = 0.5) -> PartitionRecipe:
         labels, owner = dataset.y[rows], np.empty(len(rows), np.int64)
         for label in range(dataset.classes):
             mine = rng.permutation(np.flatnonzero(labels == label))
-            # Tiny alphas can underflow every gamma draw to zero; then one client takes the class.
-            weights = np.maximum(rng.standard_gamma(alpha, clients), 1e-300)
+            weights = rng.standard_gamma(alpha, clients)
+            if not weights.any():  # tiny alphas can underflow every draw to zero; then one client takes the class
+                weights[rng.integers(clients)] = 1.0
             cuts = np.floor(np.cumsum(weights) / weights.sum() * len(mine) + 0.5).astype(np.int64)
             owner[mine] = np.searchsorted(cuts[:-1], np.arange(len(mine)), side="right")
         return owner

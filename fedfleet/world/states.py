@@ -67,14 +67,17 @@ def state_file(path: str) -> StateRecipe:
         states = read_states(path)
         if len(states.ids) < len(keys):
             raise BadInput(f"{path} has {len(states.ids)} states for {len(keys)} clients; lower world.clients or add states")
-        return interval_states(states.traces)
+        return interval_states(states.traces, len(keys))
 
     return recipe
 
 
-def interval_states(t: Traces) -> StateSource:
-    """Reachability by periodic ready intervals. `online` remembers until when each answer holds and asks only the rest."""
-    n = len(t.start)
+def interval_states(t: Traces, clients: int | None = None) -> StateSource:
+    """Reachability by periodic ready intervals, of the first `clients` traces (default: all).
+
+    `online` remembers until when each answer holds and asks only the rest.
+    """
+    n = len(t.start) if clients is None else clients
     ready = np.zeros(n, np.bool_)
     until = np.full(n, -np.inf)
     asked = [-np.inf]
@@ -85,7 +88,7 @@ def interval_states(t: Traces) -> StateSource:
         if len(stale):
             ready[stale], until[stale] = ready_until(t, stale, time)
         asked[0] = time
-        return ready
+        return ready.copy()  # the next call changes `ready`, and an answer once given must stand
 
     def finish(clients: Ints, start: float, seconds: Floats) -> Floats:
         return finish_after(t, clients, start, seconds)

@@ -1,0 +1,1 @@
+"""PEOPLE: the spec, the command line, reports."""

@@ -1,0 +1,105 @@
+"""The Python call: a spec, or an own PyTorch model and own arrays."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.runs import finished, perform
+from fedfleet.app.spec import Spec, load_spec, resolve, with_words
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import Event
+from fedfleet.core.parts import Dataset, Task
+from fedfleet.core.trees import Tree, content_hash
+from fedfleet.measure.summary import summary
+from fedfleet.run import journal as journals
+from fedfleet.run.folder import load_tree
+from fedfleet.run.simulate import simulate
+from fedfleet.tasks.task import make_task
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a run gave: its measures by name, the trained parameters, the events, and its folder if it has one."""
+
+    metrics: dict[str, Any]
+    params: Tree
+    events: list[Event]
+    out: Path | None
+
+
+def run(
+    spec: str | Path | Mapping[str, Any],
+    *overrides: str,
+    model: Any = None,
+    data: Sequence[Any] | None = None,
+    out: str | Path | None = None,
+) -> Result:
+    """Train by a spec (a path or a nested dictionary), with `key=value` overrides.
+
+    An own model is a PyTorch module or a function that makes one; own data is (inputs, integer labels) or (inputs,
+    labels, owners) as arrays. Without `out` nothing is written.
+
+    >>> result = run({"task": {"use": "digits_logreg"}, "stop": {"rounds": 2}})
+    >>> result.metrics["rounds"]
+    2
+    """
+    if (model is None) != (data is None):
+        raise BadInput("give both model and data for an own task, or neither for one by name")
+    task = None if model is None or data is None else own_task(model, data)
+    resolved = _resolved(spec, overrides, task)
+    if out is not None and task is None:
+        done = perform(resolved, Path(out))
+        return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
+    if out is not None:
+        raise BadInput("a run with an own model cannot be kept in a folder, since its spec could not rebuild it; leave out= away")
+    setup = assemble(resolved, task(resolved.seed) if task else None)
+    journal, events = journals.in_memory(), list[Event]()
+    done = simulate(setup.plan, setup.world, setup.executor(), journal=journal, watch=events.extend)
+    metrics = {**summary(events), "digest": journal.digest, "spec_digest": resolved.digest}
+    return Result(metrics, done.state.server.params, events, None)
+
+
+def load(out: str | Path) -> Result:
+    """A finished run, from its folder."""
+    done = finished(Path(out))
+    return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
+
+
+def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
+    """A task of an own PyTorch model and own arrays."""
+    if len(data) not in (2, 3):
+        raise BadInput("data must be (inputs, labels) or (inputs, labels, owners)")
+    x, y = np.asarray(data[0], np.float32), np.asarray(data[1])
+    if len(x) != len(y) or not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or not len(y) or y.min() < 0:
+        raise BadInput(f"data: {len(x)} inputs need as many labels, integers from 0 in one dimension; got {y.dtype} of shape {y.shape}")
+    owner = np.unique(np.asarray(data[2]), return_inverse=True)[1] if len(data) == 3 else None
+    dataset = Dataset(x, y.astype(np.int64), int(y.max()) + 1, owner)
+
+    def build() -> Any:
+        # A module that was given is trained from its own weights, and itself never changed.
+        return model() if not hasattr(model, "state_dict") else copy.deepcopy(model)
+
+    return make_task("own", lambda: dataset, build)
+
+
+def _resolved(spec: str | Path | Mapping[str, Any], overrides: Sequence[str], task: Callable[[int], Task] | None) -> Spec:
+    if not isinstance(spec, Mapping):
+        if task is not None:
+            raise BadInput("with an own model give the spec as a dictionary")
+        return load_spec(spec, overrides)
+    table = with_words(dict(spec), overrides)
+    return resolve(table, own_task=_content(task(0)) if task else None)
+
+
+def _content(task: Task) -> str:
+    """The name of an own task: the content of its data and first parameters."""
+    arrays = {"x": task.dataset.x, "y": task.dataset.y}
+    return hashlib.sha256((content_hash(arrays) + content_hash(task.init(0))).encode()).hexdigest()[:16]

@@ -1,0 +1,104 @@
+"""From a resolved spec to a plan, a world and an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedfleet.app.spec import Spec
+from fedfleet.app.tables import Table, build_part
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.parts import Algorithm, DataSource, DeviceSource, Executor, Plan, Policy, Split, StateSource, Task, World
+from fedfleet.core.records import Ints, Keys, Stop
+from fedfleet.core.rng import client_keys
+from fedfleet.core.trees import tree_nbytes
+from fedfleet.learn.override import overridden
+from fedfleet.pace.rounds import readiness
+from fedfleet.world.partitions import hold
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """All that a run needs. The executor is made last, when it is known that everything else fits."""
+
+    spec: Spec
+    plan: Plan
+    world: World
+    task: Task
+    executor: Callable[[], Executor]
+
+
+def assemble(spec: Spec, task: Task | None = None) -> Setup:
+    """Build every part that the spec names and see that they fit together; `task` replaces the one by name."""
+    seed, world_table = spec.seed, spec.world
+    pace: Policy = build_part("policies", spec.pace)
+    if pace.cohort > world_table["clients"]:
+        raise BadInput(
+            f"pace.cohort: a cohort of {pace.cohort} is larger than the fleet of {world_table['clients']} clients; "
+            "lower pace.cohort or raise world.clients"
+        )
+    keys = client_keys(world_table["clients"])
+    task = task or build_part("tasks", spec.task)(seed)
+    devices: DeviceSource = build_part("devices", world_table["devices"])(keys, seed)
+    states: StateSource = build_part("states", world_table["states"])(keys, seed)
+    deal = build_part("partitions", world_table["data"])
+    data = hold(deal, task, keys, seed, split=tuple(world_table["split"]), min_samples=world_table["min_samples"])
+    world = World(keys, devices, states, data)
+    algorithm = with_overrides(build_part("algorithms", spec.algorithm), spec, world)
+    params = task.init(seed)
+    declared = world_table["model_bytes"]
+    plan = Plan(
+        seed=seed,
+        algorithm=algorithm,
+        choose=build_part("selectors", spec.choose),
+        pace=pace,
+        stop=Stop(**spec.stop),
+        params=params,
+        clients=len(keys),
+        byte_scale=1.0 if declared is None else declared / tree_nbytes(params),
+        spec_digest=spec.digest,
+    )
+    if algorithm.pooled:
+        plan, world = in_one_place(plan, world)
+    return Setup(spec, plan, world, task, lambda: make_executor(spec.run, task))
+
+
+def make_executor(run: Table, task: Task) -> Executor:
+    """The executor that [run] names; `auto` is the literal one."""
+    from fedfleet.run.executors.inline import inline
+
+    return inline(task, threads=run["threads"])
+
+
+def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:
+    """The algorithm with the settings that [[override]] gives to some clients or kinds of device."""
+    variants: list[tuple[Ints, Algorithm]] = []
+    kinds = np.array(world.devices.kinds)
+    for i, table in enumerate(spec.override):
+        members = np.array(table["clients"], np.int64)
+        if len(members) and members.max() >= len(world.keys):
+            raise BadInput(f"override[{i}].clients: there is no client {members.max()} in a fleet of {len(world.keys)}")
+        for kind in table["kinds"]:
+            if kind not in kinds:
+                raise BadInput(f"override[{i}].kinds: no device is of kind {kind!r}{nearest(kind, set(kinds.tolist()))}")
+            members = np.concatenate([members, np.flatnonzero(kinds == kind)])
+        variants.append((members, build_part("algorithms", {**spec.algorithm, **table["algorithm"]})))
+    return overridden(algorithm, tuple(variants), len(world.keys)) if variants else algorithm
+
+
+def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
+    """The same problem for one trainer that holds everybody's training data; the clients' test shards stay theirs."""
+    inner = world.data
+    everything = np.concatenate([inner.shard(c, "train", 0) for c in range(plan.clients)])
+    keys: Keys = client_keys(1)
+
+    def shard(client: int, split: Split, round: int) -> Ints:
+        return everything if split == "train" else inner.shard(client, split, round)
+
+    data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout)
+    devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
+    states = StateSource(lambda t: np.ones(1, np.bool_), lambda clients, start, seconds: start + seconds)
+    alone = replace(plan, clients=1, pace=readiness(1, min_clients=1), byte_scale=0.0)
+    return alone, World(keys, devices, states, data)

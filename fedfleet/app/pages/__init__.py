@@ -1,0 +1,1 @@
+"""What people look at: pictures as inline SVG, pages as self-contained HTML."""

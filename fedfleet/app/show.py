@@ -1,0 +1,80 @@
+"""Answers for people: short, aligned, with units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
+    """The end of a run in a few lines."""
+    lines = [
+        f"{answer['rounds']} rounds, {answer['commits']} commits in {span(answer['virtual_seconds'])} of virtual time "
+        f"({answer['wall_seconds']:.1f} s here), stopped by {metrics.get('stopped_by')}",
+        f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
+        f"worst tenth {percent(answer['accuracy_bottom10'])}",
+        f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
+        f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
+    ]
+    return "\n".join(lines)
+
+
+def shown_replay(answer: dict[str, Any]) -> str:
+    """What a replay verified."""
+    model = {"identical": "the stored model is identical", "not written yet": "the run has not ended yet"}[answer["model_file"]]
+    return (
+        f"replayed {answer['facts']} facts: all {answer['outcomes']} outcomes and {answer['commits']} models follow from them "
+        f"(verified by {answer['verified_by']})\nfinal state rebuilt, model {answer['model_hash'][:16]}; {model}\n"
+        f"digest {answer['digest'][:16]}"
+    )
+
+
+def shown_parts(answer: dict[str, Any]) -> str:
+    """Parts with their parameters, one block each."""
+    if not answer["items"]:
+        return f"no {answer['kind']} yet"
+    blocks = []
+    for item in answer["items"]:
+        lines = [f"{item['name']}: {item['summary']}"]
+        for name, p in item["parameters"].items():
+            default = "required" if p["required"] else f"default {p['default']}"
+            lines.append(f"    {name:<16} {p['type']:<36} {default}")
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
+
+def shown_metrics(metrics: dict[str, Any]) -> str:
+    """All measures, one a line."""
+    width = max(map(len, metrics))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in metrics.items())
+
+
+def shown_demo(answer: dict[str, Any]) -> str:
+    """The demo's table and where to look."""
+    lines = [f"{'fleet':<10} {'pacing':<10} {'accuracy':>9} {'virtual time':>14} {'failed rounds':>14} {'never took part':>16}"]
+    lines += [
+        f"{r['fleet']:<10} {r['pace']:<10} {percent(r['accuracy']):>9} {span(r['virtual_seconds']):>14} {r['rounds_failed']:>14} "
+        f"{r['never']:>16}"
+        for r in answer["runs"]
+    ]
+    return "\n".join([*lines, f"report: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
+
+
+def percent(x: float | None) -> str:
+    """0.9123 as 91.2 %."""
+    return "-" if x is None else f"{100 * x:.1f} %"
+
+
+def span(seconds: float) -> str:
+    """Seconds in the unit that people would use."""
+    for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def size(nbytes: float) -> str:
+    """Bytes in the unit that people would use."""
+    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= length:
+            return f"{nbytes / length:.1f} {unit}"
+    return f"{nbytes:.0f} B"

@@ -1,0 +1,1 @@
+"""COUNTS: every number that we publish is a function of the journal."""

@@ -1,0 +1,73 @@
+"""How well and how fast a run learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.core.events import Evaluated, Event
+from fedfleet.core.records import ClientScores, Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Accuracy and loss of the evaluated models, by commit and by virtual second."""
+
+    seconds: Floats
+    versions: Floats
+    accuracy: Floats
+    loss: Floats
+
+
+def learning_curve(log: Iterable[Event]) -> Curve:
+    """One point per evaluation on the central test set."""
+    seen = [e for e in log if isinstance(e, Evaluated) and e.total]
+    return Curve(
+        np.array([e.time for e in seen], np.float64),
+        np.array([e.version for e in seen], np.float64),
+        np.array([e.correct / e.total for e in seen], np.float64),
+        np.array([e.loss for e in seen], np.float64),
+    )
+
+
+def final_accuracy(log: Iterable[Event]) -> float | None:
+    """Accuracy of the last model on the central test set; None if it was never tried."""
+    curve = learning_curve(log)
+    return float(curve.accuracy[-1]) if len(curve.accuracy) else None
+
+
+def time_to_accuracy(log: Iterable[Event], target: float) -> float | None:
+    """Virtual seconds until an evaluation first reached the target; None if none did."""
+    curve = learning_curve(log)
+    reached = np.flatnonzero(curve.accuracy >= target)
+    return float(curve.seconds[reached[0]]) if len(reached) else None
+
+
+def convergence_time(log: Iterable[Event]) -> float | None:
+    """Virtual seconds until the best evaluation, the first of equals."""
+    curve = learning_curve(log)
+    return float(curve.seconds[int(np.argmax(curve.accuracy))]) if len(curve.accuracy) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAccuracy:
+    """Accuracy over clients: weighted by samples, the 10th-percentile client, and the standard deviation."""
+
+    mean: float
+    bottom10: float
+    std: float
+
+
+def client_accuracy(log: Iterable[Event]) -> ClientAccuracy | None:
+    """Accuracy on the clients' own test shards at the last evaluation that looked at them."""
+    last: ClientScores | None = None
+    for event in log:
+        if isinstance(event, Evaluated) and event.clients is not None and len(event.clients.total):
+            last = event.clients
+    if last is None:
+        return None
+    share = last.correct / last.total
+    mean = float(last.correct.sum() / last.total.sum())
+    return ClientAccuracy(mean, float(np.percentile(share, 10)), float(share.std()))

@@ -1,0 +1,49 @@
+"""All measures of a run in one record, as `metrics.json` holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunBegan, RunEnded
+from fedfleet.measure.learning import client_accuracy, convergence_time, learning_curve
+from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
+from fedfleet.measure.tasks import Tasks, task_table
+from fedfleet.measure.traffic import traffic, wasted_work
+
+
+def summary(log: Sequence[Event], tasks: Tasks | None = None) -> dict[str, Any]:
+    """The measures of a run, ready for JSON."""
+    tasks = task_table(log) if tasks is None else tasks
+    clients = next((e.clients for e in log if isinstance(e, RunBegan)), 0)
+    seconds = log[-1].time if log else 0.0
+    curve = learning_curve(log)
+    own = client_accuracy(log)
+    converged = convergence_time(log)
+    moved = traffic(tasks, seconds)
+    fair = participation_fairness(contributions(tasks, clients))
+    committed = sum(isinstance(e, ModelCommitted) for e in log)
+    failed = sum(isinstance(e, RoundFailed) for e in log)
+    return {
+        "rounds": committed + failed,
+        "commits": committed,
+        "rounds_failed": failed,
+        "stopped_by": next((e.reason for e in log if isinstance(e, RunEnded)), None),
+        "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
+        "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
+        "loss": float(curve.loss[-1]) if len(curve.loss) else None,
+        "accuracy_clients": own.mean if own else None,
+        "accuracy_bottom10": own.bottom10 if own else None,
+        "accuracy_std": own.std if own else None,
+        "virtual_seconds": seconds,
+        "convergence_seconds": converged,
+        "bytes_down": moved.bytes_down,
+        "bytes_up": moved.bytes_up,
+        "bytes_per_second": moved.bytes_per_second,
+        "utilisation": asdict(utilisation(tasks, clients, converged or 0.0)),
+        "wasted": asdict(wasted_work(tasks)),
+        "staleness": staleness_histogram(tasks).tolist(),
+        "participation": asdict(fair),
+        "reports_rejected": sum(isinstance(e, ReportRejected) for e in log),
+    }

@@ -1,0 +1,1 @@
+"""Public conformance checks: run them over your own parts before you register them."""

@@ -1,0 +1,245 @@
+"""Small worlds for tests: fleets as plain columns (so that a test can double, permute or inspect them), toy parts, events.
+
+A fleet's times are integers, so that doubling and brute force are exact. `fleets` and `paces` are hypothesis strategies.
+Nothing here needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from fedfleet.choose.uniform import uniform
+from fedfleet.core.events import Event
+from fedfleet.core.intervals import Traces, traces
+from fedfleet.core.parts import Algorithm, DeviceSource, Plan, Policy, Selector, World
+from fedfleet.core.records import NOTHING, Book, Cost, Decision, Floats, Ints, Keys, Roster, Stop
+from fedfleet.core.rng import client_keys
+from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.run.simulate import Simulation, simulate
+from fedfleet.testing.toys import consensus, consensus_start, no_data, opaque_executor
+from fedfleet.world.states import always_on, interval_states
+
+Spans = tuple[tuple[float, float], ...]
+
+# ---- fleets -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """Client by client: its key, the seconds of its shortest task (inf: it can do none), its period and ready spans.
+
+    A trip takes one, two or three times the shortest, by its task id: durations vary and stay integers.
+    """
+
+    keys: Keys
+    seconds: tuple[float, ...]
+    periods: tuple[float, ...]
+    ready: tuple[Spans, ...]
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+
+def even_fleet(clients: int, seconds: float | Sequence[float] = 8.0) -> Fleet:
+    """Clients that are always on."""
+    each = tuple(seconds) if isinstance(seconds, Sequence) else (seconds,) * clients
+    return Fleet(client_keys(clients), each, (16.0,) * clients, (((0.0, 16.0),),) * clients)
+
+
+def doubled(fleet: Fleet) -> Fleet:
+    """The same fleet with every duration and interval twice as long."""
+    ready = tuple(tuple((2 * a, 2 * b) for a, b in spans) for spans in fleet.ready)
+    return replace(
+        fleet, seconds=tuple(2 * s for s in fleet.seconds), periods=tuple(2 * p for p in fleet.periods), ready=ready
+    )
+
+
+def renamed(fleet: Fleet, order: Sequence[int]) -> Fleet:
+    """The fleet in which old client order[i] has the new index i, and takes key, device and states along."""
+    take: Callable[[Sequence[Any]], tuple[Any, ...]] = lambda column: tuple(column[i] for i in order)  # noqa: E731
+    return Fleet(fleet.keys[list(order)], take(fleet.seconds), take(fleet.periods), take(fleet.ready))
+
+
+def traces_of(spans: Sequence[Spans], periods: Sequence[float], starts: Sequence[float] | None = None) -> Traces:
+    """Ready spans, client by client, as flat traces."""
+    flat = np.array([span for own in spans for span in own], np.float64).reshape(-1, 2)
+    offsets = np.concatenate([[0], np.cumsum([len(own) for own in spans])]).astype(np.int64)
+    start = np.zeros(len(spans)) if starts is None else np.array(starts, np.float64)
+    return traces(start, np.array(periods, np.float64), offsets, flat[:, 0].copy(), flat[:, 1].copy())
+
+
+def devices_of(fleet: Fleet, *, steady: bool = False) -> DeviceSource:
+    """The fleet's durations; `steady`: every trip takes the shortest time."""
+    shortest = np.array(fleet.seconds)
+
+    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        return shortest[clients] * (1.0 if steady else 1.0 + tasks % 3)
+
+    return DeviceSource(seconds, ["toy"] * len(fleet))
+
+
+def world_of(fleet: Fleet, *, steady: bool = False) -> World:
+    """The fleet as a world whose clients claim to hold data."""
+    on = all(spans == ((0.0, period),) for spans, period in zip(fleet.ready, fleet.periods, strict=True))
+    states = always_on()(fleet.keys, 0) if on else interval_states(traces_of(fleet.ready, fleet.periods))
+    return World(fleet.keys, devices_of(fleet, steady=steady), states, no_data(len(fleet)))
+
+
+@st.composite
+def spans_within(draw: Callable[..., Any], period: int) -> Spans:
+    """Sorted disjoint spans, at least one; neighbours may touch."""
+    cuts = sorted(draw(st.sets(st.integers(0, period), min_size=2, max_size=8)))
+    keep = draw(st.lists(st.booleans(), min_size=len(cuts) - 1, max_size=len(cuts) - 1))
+    spans = [(float(a), float(b)) for a, b, kept in zip(cuts[:-1], cuts[1:], keep, strict=True) if kept]
+    return tuple(spans) or ((float(cuts[0]), float(cuts[1])),)
+
+
+@st.composite
+def fleets(draw: Callable[..., Any], *, max_clients: int = 7) -> Fleet:
+    """Random fleets: unlike speeds, some devices that can do nothing, and random ready spans."""
+    n = draw(st.integers(2, max_clients))
+    seconds = st.one_of(st.integers(1, 40).map(float), st.sampled_from([1.0, 8.0, math.inf]))
+    periods = [draw(st.integers(4, 60)) for _ in range(n)]
+    return Fleet(
+        client_keys(n),
+        tuple(draw(seconds) for _ in range(n)),
+        tuple(float(p) for p in periods),
+        tuple(draw(spans_within(p)) for p in periods),
+    )
+
+
+# ---- policies -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The numbers of a policy, from which it can be built at any scale of time."""
+
+    kind: str
+    cohort: int
+    seconds: float
+    t_break: float
+    ready_share: float
+    min_clients: int
+    factor: float
+
+    def policy(self, scale: float = 1.0) -> Policy:
+        """The policy with all its times multiplied by `scale`."""
+        common = {"t_break": self.t_break * scale, "min_clients": self.min_clients, "min_share": 0.25}
+        if self.kind == "eager_commits":
+            return commits_at(self.cohort, max(1, self.cohort - 1), t_break=self.t_break * scale)
+        if self.kind == "readiness":
+            inner = readiness(self.cohort, ready_share=self.ready_share, **common)
+        else:
+            inner = deadline(self.cohort, seconds=self.seconds * scale, **common)
+        return inner if self.factor == 1.0 else overcommit(inner, factor=self.factor)
+
+
+def paces(*kinds: str) -> st.SearchStrategy[Pace]:
+    """Random policies; `eager_commits` commits without dropping, the others are the package's own."""
+    return st.builds(
+        Pace,
+        kind=st.sampled_from(kinds or ("readiness", "deadline", "eager_commits")),
+        cohort=st.integers(1, 4),
+        seconds=st.integers(1, 60).map(float),
+        t_break=st.integers(1, 20).map(float),
+        ready_share=st.sampled_from([0.25, 0.5, 0.75, 1.0]),
+        min_clients=st.integers(0, 2),
+        factor=st.sampled_from([1.0, 1.5, 2.0]),
+    )
+
+
+def commits_at(cohort: int, enough: int, *, t_break: float = 1.0, drop: int | None = None) -> Policy:
+    """Commit when `enough` reports have come and let the others run on (or drop those sent `drop` rounds ago)."""
+
+    def decide(book: Book) -> Decision:
+        if book.asking:
+            return NOTHING
+        if book.arrived >= enough:
+            return Decision(commit=True, drop=drop)
+        if book.wanted == 0:
+            start = book.opened_at + t_break
+            return Decision(ask=cohort) if book.now >= start else Decision(wake_at=start)
+        if book.running == 0:
+            return Decision(commit=True) if book.arrived else Decision(abandon="nobody is left")
+        return NOTHING
+
+    return Policy("commits_at", decide, cohort)
+
+
+# ---- plans, runs, events ------------------------------------------------------------------------------------------
+
+
+def toy_plan(
+    pace: Policy,
+    clients: int,
+    *,
+    algorithm: Algorithm | None = None,
+    choose: Selector | None = None,
+    stop: Stop | None = None,
+    seed: int = 3,
+) -> Plan:
+    """A plan for the consensus toy."""
+    return Plan(
+        seed, algorithm or consensus(), choose or uniform(), pace, stop or Stop(rounds=4), consensus_start(), clients
+    )  # fmt: skip
+
+
+def events_of(plan: Plan, world: World, *, eager: bool = False) -> tuple[list[Event], Simulation]:
+    """All events of a run, and where it ended."""
+    seen: list[Event] = []
+    end = simulate(plan, world, opaque_executor(), eager=eager, watch=seen.extend)
+    return seen, end
+
+
+def kinds_of(events: Iterable[Any]) -> list[str]:
+    """The names of events or commands, in order."""
+    return [type(event).__name__ for event in events]
+
+
+def only(kind: type[Any], events: Iterable[Any]) -> list[Any]:
+    """The events of one kind."""
+    return [event for event in events if type(event) is kind]
+
+
+def roster_of(*clients: int) -> Roster:
+    """These clients as a roster, with the keys of a fleet of 0..n-1."""
+    named = np.array(clients, np.int64)
+    return Roster(named, client_keys(max(clients, default=0) + 1)[named], np.full(len(named), 10, np.int64))
+
+
+def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = None) -> tuple[Any, ...]:
+    """An event as comparable values: times multiplied by `scale`, clients replaced by names[client].
+
+    The aggregate is left out (the hash of the committed model stands for it), and so are diagnostics.
+    """
+    shown: list[Any] = [type(event).__name__]
+    for f in fields(event):
+        value = getattr(event, f.name)
+        if not f.compare or f.name == "aggregate":
+            continue
+        if f.name in ("time", "seconds"):
+            value = value * scale
+        elif f.name in ("client", "clients") and names is not None and isinstance(value, int | np.ndarray):
+            if type(event).__name__ != "RunBegan":  # there `clients` is how many there are
+                value = np.asarray(names)[value]
+        shown.append((f.name, _values(value, names)))
+    return tuple(shown)
+
+
+def _values(value: Any, names: Sequence[int] | None) -> Any:
+    if isinstance(value, Roster):
+        clients = value.clients if names is None else np.asarray(names)[value.clients]
+        return tuple(sorted(zip(clients.tolist(), value.keys.tolist(), value.samples.tolist(), strict=True)))
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist() if np.ndim(value) == 0 else tuple(value.tolist())
+    if isinstance(value, Mapping):
+        return tuple(sorted((name, _values(v, names)) for name, v in value.items()))
+    return value
