@@ -34,7 +34,9 @@ def measure(clients: int, cohort: int, rounds: int) -> dict[str, float]:
 
     keys = client_keys(clients)
     world = World(keys, spread()(keys, 0), daily(sessions=6)(keys, 0), no_data(clients))
-    plan = Plan(0, idle(), uniform(), deadline(cohort, seconds=120), Stop(rounds=rounds, evaluate_every=10**9), {}, clients)
+    plan = Plan(
+        0, idle(), uniform(), deadline(cohort, seconds=120), Stop(rounds=rounds, evaluate_every=10**9), {}, clients
+    )
     with tempfile.TemporaryDirectory() as folder:
         journal = journals.create(Path(folder) / "run.db")
         start = time.perf_counter()
@@ -56,7 +58,16 @@ def main() -> None:
         print(json.dumps(measure(*asked.one, asked.rounds)))
         return
     for clients, cohort in SIZES:
-        words = [sys.executable, "-m", "benchmarks.engine", "--one", str(clients), str(cohort), "--rounds", str(asked.rounds)]
+        words = [
+            sys.executable,
+            "-m",
+            "benchmarks.engine",
+            "--one",
+            str(clients),
+            str(cohort),
+            "--rounds",
+            str(asked.rounds),
+        ]
         got = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
         if asked.json:
             print(json.dumps(got))

@@ -11,7 +11,6 @@ __version__ = "0.1.0"
 
 # name -> (module, attribute)
 _PUBLIC = {
-    "run": ("fedfleet.app.api", "run"),
     "Result": ("fedfleet.app.api", "Result"),
     "load": ("fedfleet.app.api", "load"),
     "BadInput": ("fedfleet.core.errors", "BadInput"),
@@ -30,10 +29,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
-        raise AttributeError(f"module 'fedfleet' has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "run":  # a package that can be called: see there
+        return import_module("fedfleet.run")
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'fedfleet' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]
     return getattr(import_module(module), attribute)
 

@@ -18,7 +18,7 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.events import Event
 from fedfleet.core.intervals import Traces, traces
 from fedfleet.core.parts import Algorithm, DeviceSource, Plan, Policy, Selector, World
-from fedfleet.core.records import NOTHING, Book, Cost, Decision, Floats, Ints, Keys, Roster, Stop
+from fedfleet.core.records import NOTHING, Book, ClientScores, Cost, Decision, Floats, Ints, Keys, Roster, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
@@ -104,14 +104,14 @@ def spans_within(draw: Callable[..., Any], period: int) -> Spans:
 @st.composite
 def fleets(draw: Callable[..., Any], *, max_clients: int = 7) -> Fleet:
     """Random fleets: unlike speeds, some devices that can do nothing, and random ready spans."""
-    n = draw(st.integers(2, max_clients))
+    n = draw(st.integers(3, max_clients))
     seconds = st.one_of(st.integers(1, 40).map(float), st.sampled_from([1.0, 8.0, math.inf]))
     periods = [draw(st.integers(4, 60)) for _ in range(n)]
     return Fleet(
         client_keys(n),
         tuple(draw(seconds) for _ in range(n)),
         tuple(float(p) for p in periods),
-        tuple(draw(spans_within(p)) for p in periods),
+        tuple(draw(st.one_of(st.just(((0.0, float(p)),)), spans_within(p))) for p in periods),
     )
 
 
@@ -238,6 +238,9 @@ def _values(value: Any, names: Sequence[int] | None) -> Any:
     if isinstance(value, Roster):
         clients = value.clients if names is None else np.asarray(names)[value.clients]
         return tuple(sorted(zip(clients.tolist(), value.keys.tolist(), value.samples.tolist(), strict=True)))
+    if isinstance(value, ClientScores):
+        clients = value.clients if names is None else np.asarray(names)[value.clients]
+        return tuple(sorted(zip(clients.tolist(), value.correct.tolist(), value.total.tolist(), strict=True)))
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist() if np.ndim(value) == 0 else tuple(value.tolist())
     if isinstance(value, Mapping):

@@ -59,7 +59,9 @@ def run(
         done = perform(resolved, Path(out))
         return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
     if out is not None:
-        raise BadInput("a run with an own model cannot be kept in a folder, since its spec could not rebuild it; leave out= away")
+        raise BadInput(
+            "a run with an own model cannot be kept in a folder, since its spec could not rebuild it; leave out= away"
+        )
     setup = assemble(resolved, task(resolved.seed) if task else None)
     journal, events = journals.in_memory(), list[Event]()
     done = simulate(setup.plan, setup.world, setup.executor(), journal=journal, watch=events.extend)
@@ -79,7 +81,9 @@ def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
         raise BadInput("data must be (inputs, labels) or (inputs, labels, owners)")
     x, y = np.asarray(data[0], np.float32), np.asarray(data[1])
     if len(x) != len(y) or not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or not len(y) or y.min() < 0:
-        raise BadInput(f"data: {len(x)} inputs need as many labels, integers from 0 in one dimension; got {y.dtype} of shape {y.shape}")
+        raise BadInput(
+            f"data: {len(x)} inputs need as many labels, integers from 0 in one dimension; got {y.dtype} of shape {y.shape}"
+        )
     owner = np.unique(np.asarray(data[2]), return_inverse=True)[1] if len(data) == 3 else None
     dataset = Dataset(x, y.astype(np.int64), int(y.max()) + 1, owner)
 
@@ -90,7 +94,9 @@ def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
     return make_task("own", lambda: dataset, build)
 
 
-def _resolved(spec: str | Path | Mapping[str, Any], overrides: Sequence[str], task: Callable[[int], Task] | None) -> Spec:
+def _resolved(
+    spec: str | Path | Mapping[str, Any], overrides: Sequence[str], task: Callable[[int], Task] | None
+) -> Spec:
     if not isinstance(spec, Mapping):
         if task is not None:
             raise BadInput("with an own model give the spec as a dictionary")

@@ -10,7 +10,18 @@ import numpy as np
 from fedfleet.app.spec import Spec
 from fedfleet.app.tables import Table, build_part
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.parts import Algorithm, DataSource, DeviceSource, Executor, Plan, Policy, Split, StateSource, Task, World
+from fedfleet.core.parts import (
+    Algorithm,
+    DataSource,
+    DeviceSource,
+    Executor,
+    Plan,
+    Policy,
+    Split,
+    StateSource,
+    Task,
+    World,
+)
 from fedfleet.core.records import Ints, Keys, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import tree_nbytes
@@ -40,7 +51,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
             "lower pace.cohort or raise world.clients"
         )
     keys = client_keys(world_table["clients"])
-    task = task or build_part("tasks", spec.task)(seed)
+    task = task if task is not None else make_task(spec)
     devices: DeviceSource = build_part("devices", world_table["devices"])(keys, seed)
     states: StateSource = build_part("states", world_table["states"])(keys, seed)
     deal = build_part("partitions", world_table["data"])
@@ -65,6 +76,11 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     return Setup(spec, plan, world, task, lambda: make_executor(spec.run, task))
 
 
+def make_task(spec: Spec) -> Task:
+    """The task that the spec names."""
+    return build_part("tasks", spec.task)(spec.seed)
+
+
 def make_executor(run: Table, task: Task) -> Executor:
     """The executor that [run] names; `auto` is the literal one."""
     from fedfleet.run.executors.inline import inline
@@ -82,7 +98,9 @@ def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:
             raise BadInput(f"override[{i}].clients: there is no client {members.max()} in a fleet of {len(world.keys)}")
         for kind in table["kinds"]:
             if kind not in kinds:
-                raise BadInput(f"override[{i}].kinds: no device is of kind {kind!r}{nearest(kind, set(kinds.tolist()))}")
+                raise BadInput(
+                    f"override[{i}].kinds: no device is of kind {kind!r}{nearest(kind, set(kinds.tolist()))}"
+                )
             members = np.concatenate([members, np.flatnonzero(kinds == kind)])
         variants.append((members, build_part("algorithms", {**spec.algorithm, **table["algorithm"]})))
     return overridden(algorithm, tuple(variants), len(world.keys)) if variants else algorithm

@@ -23,8 +23,10 @@ app = typer.Typer(
 )
 
 # Newer typers carry a click of their own, so its exceptions are found by way of typer's.
-_USAGE = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")]
+_USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 
@@ -49,7 +51,9 @@ def _usage(wrong: Any) -> int:
     if type(wrong).__name__ == "NoArgsIsHelpError":  # its message is the help itself
         typer.echo(text, err=True)
     else:
-        typer.echo(f"fedfleet: {text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help", err=True)
+        typer.echo(
+            f"fedfleet: {text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help", err=True
+        )
     return 2
 
 
@@ -61,7 +65,9 @@ def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]]
 @app.command()
 def run(
     spec: Annotated[Path, typer.Argument(help="A spec file in TOML.")],
-    words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, such as pace.cohort=20.")] = None,
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Overrides, such as pace.cohort=20.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/NAME-DIGEST.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
@@ -75,7 +81,9 @@ def run(
         from fedfleet.app.assemble import assemble
 
         assemble(resolved)
-        answer({"ok": True, "spec_digest": resolved.digest}, as_json, lambda a: f"{spec} is fine: {a['spec_digest'][:16]}")
+        answer(
+            {"ok": True, "spec_digest": resolved.digest}, as_json, lambda a: f"{spec} is fine: {a['spec_digest'][:16]}"
+        )
         return
     from fedfleet.app.progress import progress
     from fedfleet.app.report import write_report
@@ -108,7 +116,10 @@ def replay(folder: RunFolder, as_json: AsJson = False) -> None:
 
 @app.command("list")
 def list_parts(
-    kind: Annotated[str, typer.Argument(help="algorithms, selectors, policies, codecs, folds, devices, states, partitions or tasks.")],
+    kind: Annotated[
+        str,
+        typer.Argument(help="algorithms, selectors, policies, codecs, folds, devices, states, partitions or tasks."),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """List the parts of a kind, with their parameters."""
@@ -117,7 +128,8 @@ def list_parts(
     from fedfleet.core.registry import builder, names, summary
 
     items = [
-        {"name": name, "summary": summary(builder(kind, name)), "parameters": describe(builder(kind, name))} for name in names(kind)
+        {"name": name, "summary": summary(builder(kind, name)), "parameters": describe(builder(kind, name))}
+        for name in names(kind)
     ]
     answer({"kind": kind, "items": items}, as_json, shown_parts)
 
@@ -150,7 +162,9 @@ def serve(
     words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/NAME-wire-DIGEST.")] = None,
     address: Annotated[str, typer.Option(help="Where to listen.")] = "127.0.0.1:50051",
-    devices: Annotated[int | None, typer.Option(help="Wait for so many devices before round 1; default: the cohort.")] = None,
+    devices: Annotated[
+        int | None, typer.Option(help="Wait for so many devices before round 1; default: the cohort.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a run to real device processes over gRPC. A first skeleton: no TLS, and a killed server starts again."""

@@ -132,7 +132,17 @@ def _results(runs: dict[tuple[str, str], Finished]) -> str:
         (f"{fleet}, {pace}", done.events, COLOURS[list(FLEETS).index(fleet)], pace == "deadline")
         for (fleet, pace), done in runs.items()
     ]
-    head = ["fleet, pacing", "accuracy", "worst tenth", f"time to {TARGET:.0%}", "total time", "failed rounds", "time wasted", "never took part", "traffic"]
+    head = [
+        "fleet, pacing",
+        "accuracy",
+        "worst tenth",
+        f"time to {TARGET:.0%}",
+        "total time",
+        "failed rounds",
+        "time wasted",
+        "never took part",
+        "traffic",
+    ]
     rows = []
     for (fleet, pace), done in runs.items():
         r = _row(fleet, pace, done)
@@ -151,12 +161,20 @@ def _results(runs: dict[tuple[str, str], Finished]) -> str:
 
 
 def _fleets(runs: dict[tuple[str, str], Finished]) -> str:
-    parts = ["<h2>Who took part, and when</h2>", "<p>A model learns from those who make it in time. Point at a bar to see whose it is.</p>"]
+    parts = [
+        "<h2>Who took part, and when</h2>",
+        "<p>A model learns from those who make it in time. Point at a bar to see whose it is.</p>",
+    ]
     for (fleet, pace), done in runs.items():
         tasks = task_table(done.events)
         parts.append(f"<h3>The {fleet} fleet under {pace}</h3>")
         parts.append(figure(who_took_part(tasks, CLIENTS), "How often each client's work entered the model."))
-        parts.append(figure(rounds_timeline(done.events, tasks), "Four rounds from the middle of the run; a row is a client, a bar one task, a dashed line the end of a round."))
+        parts.append(
+            figure(
+                rounds_timeline(done.events, tasks),
+                "Four rounds from the middle of the run; a row is a client, a bar one task, a dashed line the end of a round.",
+            )
+        )
     return "".join(parts)
 
 

@@ -30,7 +30,12 @@ def report_run(folder: Path) -> dict[str, Any]:
     spec, events, ended = opened(folder)
     if not events:
         raise BadInput(f"the journal in {folder} is empty; there is nothing to report yet")
-    metrics = {**summary(events), "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(folder / "report.html")}
+    metrics = {
+        **summary(events),
+        "digest": digest_of(folder / "run.db"),
+        "ended": ended,
+        "report": str(folder / "report.html"),
+    }
     try:
         (folder / "report.html").write_text(render(spec.name, spec.toml(), metrics, events))
     except OSError as wrong:

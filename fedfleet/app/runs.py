@@ -47,18 +47,25 @@ def perform(spec: Spec, out: Path, *, resume: bool = False, watch: Watch | None 
         _same_spec(spec, out)
         if (out / "metrics.json").is_file():
             return finished(out)
+        setup = assemble(spec)
     else:
-        _take_folder(spec, out, resume=resume)
-    setup = assemble(spec)
+        refuse_taken(out, resume=resume)
+        setup = assemble(spec)  # before anything is written: a spec that cannot run leaves no trace
+        take_folder(spec, out, resume=resume)
     start = time.perf_counter()
     digest, params = _simulate_in(setup, out, watch)
+    return completed(spec, out, digest, params, time.perf_counter() - start)
+
+
+def completed(spec: Spec, out: Path, digest: str, params: dict[str, Any], wall_seconds: float) -> Finished:
+    """Write what a run leaves behind beside its journal: the model and the measures."""
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
     metrics = {
         **summary(events),
         "digest": digest,
         "spec_digest": spec.digest,
-        "wall_seconds": time.perf_counter() - start,
+        "wall_seconds": wall_seconds,
         "out": str(out),
     }
     # Last, since its presence says that the run is complete.
@@ -81,12 +88,17 @@ def _simulate_in(setup: Setup, out: Path, watch: Watch | None) -> tuple[str, dic
         journal.close()
 
 
-def _take_folder(spec: Spec, out: Path, *, resume: bool) -> None:
-    """Make the folder of a new run; one with something in it is never written to."""
+def refuse_taken(out: Path, *, resume: bool) -> None:
+    """A folder with something in it is never written to; what a kill left half-written does not count."""
+    if out.exists() and (not out.is_dir() or any(p.suffix != ".part" for p in out.iterdir())):
+        cure = "name another with --out" if resume else "resume it with --resume, or name another with --out"
+        raise BadInput(f"{out} exists{' and is not a run' if resume else ''}; {cure}")
+
+
+def take_folder(spec: Spec, out: Path, *, resume: bool) -> None:
+    """Make the folder of a new run, and put its spec there."""
+    refuse_taken(out, resume=resume)
     try:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            cure = "name another with --out" if resume else "resume it with --resume, or name another with --out"
-            raise BadInput(f"{out} exists{' and is not a run' if resume else ''}; {cure}")
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK):
             raise PermissionError(f"no permission to write to {out}")
@@ -118,7 +130,9 @@ def finished(out: Path) -> Finished:
     try:
         metrics = json.loads((out / "metrics.json").read_text())
     except (OSError, ValueError):
-        raise BadInput(f"{out} holds no finished run; resume it with: fedfleet run {out}/spec.toml --resume --out {out}") from None
+        raise BadInput(
+            f"{out} holds no finished run; resume it with: fedfleet run {out}/spec.toml --resume --out {out}"
+        ) from None
     return Finished(spec, {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out)
 
 

@@ -20,7 +20,9 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
 
 def shown_replay(answer: dict[str, Any]) -> str:
     """What a replay verified."""
-    model = {"identical": "the stored model is identical", "not written yet": "the run has not ended yet"}[answer["model_file"]]
+    model = {"identical": "the stored model is identical", "not written yet": "the run has not ended yet"}[
+        answer["model_file"]
+    ]
     return (
         f"replayed {answer['facts']} facts: all {answer['outcomes']} outcomes and {answer['commits']} models follow from them "
         f"(verified by {answer['verified_by']})\nfinal state rebuilt, model {answer['model_hash'][:16]}; {model}\n"
@@ -50,7 +52,9 @@ def shown_metrics(metrics: dict[str, Any]) -> str:
 
 def shown_demo(answer: dict[str, Any]) -> str:
     """The demo's table and where to look."""
-    lines = [f"{'fleet':<10} {'pacing':<10} {'accuracy':>9} {'virtual time':>14} {'failed rounds':>14} {'never took part':>16}"]
+    lines = [
+        f"{'fleet':<10} {'pacing':<10} {'accuracy':>9} {'virtual time':>14} {'failed rounds':>14} {'never took part':>16}"
+    ]
     lines += [
         f"{r['fleet']:<10} {r['pace']:<10} {percent(r['accuracy']):>9} {span(r['virtual_seconds']):>14} {r['rounds_failed']:>14} "
         f"{r['never']:>16}"

@@ -42,7 +42,11 @@ def world_settings(
 
 
 def run_settings(
-    *, execute: Literal["auto", "inline"] = "auto", device: Literal["cpu"] = "cpu", threads: Count = 1, checkpoint_every: Count = 20
+    *,
+    execute: Literal["auto", "inline"] = "auto",
+    device: Literal["cpu"] = "cpu",
+    threads: Count = 1,
+    checkpoint_every: Count = 20,
 ) -> None:
     """The keys of [run]: how, not what. They stay out of the digest; only the signature is used."""
 
@@ -140,9 +144,13 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
     scalars = {k: v for k, v in world.items() if k not in _WORLD_PARTS}
     resolved_world = check_table(world_settings, scalars, "world", also=tuple(_WORLD_PARTS))
     if len(resolved_world["split"]) != 3 or resolved_world["split"][0] < 1:
-        raise BadInput(f"world.split: {resolved_world['split']} must be three numbers, train : valid : test, such as [6, 2, 2]")
+        raise BadInput(
+            f"world.split: {resolved_world['split']} must be three numbers, train : valid : test, such as [6, 2, 2]"
+        )
     for key, (kind, default) in _WORLD_PARTS.items():
-        resolved_world[key] = resolve_part(kind, _part_table(world.get(key, {}), f"world.{key}"), f"world.{key}", default)
+        resolved_world[key] = resolve_part(
+            kind, _part_table(world.get(key, {}), f"world.{key}"), f"world.{key}", default
+        )
     overrides = table.get("override", [])
     if not isinstance(overrides, list):
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
@@ -182,5 +190,3 @@ def _without_none(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _without_none(v) for k, v in value.items() if v is not None}
     return value
-
-

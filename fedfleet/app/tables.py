@@ -22,7 +22,7 @@ def resolve_part(kind: str, table: Mapping[str, Any], where: str, default: str |
     """A part's table with its name and all of its parameters, checked; nested parts likewise."""
     name = table.get("use", default)
     if not isinstance(name, str):
-        raise BadInput(f"{where}: say which part with use = \"name\"")
+        raise BadInput(f'{where}: say which part with use = "name"')
     build = builder(kind, name, f"{where}.use")
     rest = {k: v for k, v in table.items() if k != "use"}
     return {"use": name, **check_table(build, rest, where, also=("use",))}
@@ -40,7 +40,9 @@ def build_part(kind: str, table: Mapping[str, Any]) -> Any:
     return build(**given)
 
 
-def check_table(build: Callable[..., Any], table: Mapping[str, Any], where: str, *, also: tuple[str, ...] = ()) -> Table:
+def check_table(
+    build: Callable[..., Any], table: Mapping[str, Any], where: str, *, also: tuple[str, ...] = ()
+) -> Table:
     """The table with every parameter of the builder, checked; what is left out takes the builder's default."""
     hints = parameters(build)
     spoken = {n: v for n, v in hints.items() if _sayable(v[0])}

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from fedfleet.core.records import (
     Assignments,
-    Bools,
     Book,
+    Bools,
     Context,
     Cost,
     Decision,

@@ -202,4 +202,3 @@ class Stop:
     patience: Count | None = None
     min_delta: NonNegative = 0.0
     evaluate_every: Count = 1
-

@@ -60,7 +60,7 @@ def hash_keys(seed: int, label: str, keys: UintArray, *columns: NDArray[np.integ
 
 def uniforms(seed: int, label: str, keys: UintArray, *columns: NDArray[np.integer] | int) -> NDArray[np.float64]:
     """A number in [0, 1) per key: the top 53 bits of its hash."""
-    return (hash_keys(seed, label, keys, *columns) >> np.uint64(11)) * 2.0**-53
+    return (hash_keys(seed, label, keys, *columns) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def client_keys(names: list[str] | int) -> UintArray:

@@ -12,6 +12,7 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import DROPPED, FOLDED, REJECTED, WASTED, Ended, Wave
 from fedfleet.engine.state import Ending, RunState, endings
 
+
 def with_book(state: RunState, **changes: Any) -> RunState:
     """The state with these entries of its book changed."""
     return replace(state, book=replace(state.book, **changes))

@@ -53,7 +53,9 @@ def begin(plan: Plan) -> Step:
 def step(plan: Plan, state: RunState, fact: Fact) -> Step:
     """The next state, the outcomes and the commands that follow from one fact."""
     if fact.time < state.book.now:
-        raise RunFailed(f"time fell from {state.book.now} to {fact.time} at {type(fact).__name__}: the runtime is broken")
+        raise RunFailed(
+            f"time fell from {state.book.now} to {fact.time} at {type(fact).__name__}: the runtime is broken"
+        )
     if state.phase is Phase.DONE:
         raise RunFailed(f"{type(fact).__name__} after the run had ended: the runtime is broken")
     if isinstance(fact, (TaskArrived, TaskLost)):
@@ -144,7 +146,15 @@ def _pick(plan: Plan, state: RunState, roster: Roster) -> Step:
         cost = type(cost)(cost.samples, cost.bytes_down * plan.byte_scale, cost.bytes_up * plan.byte_scale)
     wave = Wave(state.next_task, book.round, book.version, book.now, asked, roster.keys[at], cost, state.server)
     sent = TasksSent(
-        book.now, book.round, book.version, wave.first, asked.clients, asked.steps, asked.share, cost.samples, cost.bytes_down
+        book.now,
+        book.round,
+        book.version,
+        wave.first,
+        asked.clients,
+        asked.steps,
+        asked.share,
+        cost.samples,
+        cost.bytes_down,
     )
     state = with_book(
         sent_out(state, wave), asking=False, answered=True, sent_at=book.now,
@@ -170,7 +180,7 @@ def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Step:
     if state.phase is not Phase.OPEN:
         return Step(state)  # what is awaited will look at the clock when it comes
     if fact.time >= plan.stop.virtual_seconds:
-        return ending.start(plan, state, "virtual_seconds")
+        return ending.start(state, "virtual_seconds")
     return _consult(plan, state)
 
 
@@ -194,7 +204,9 @@ def _consult(plan: Plan, state: RunState) -> Step:
         if state.phase is not Phase.OPEN:
             return Step(state, outcomes, commands)
         decision = plan.pace.decide(state.book)
-    raise RunFailed(f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass")
+    raise RunFailed(
+        f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass"
+    )
 
 
 def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunState, tuple[Command, ...]]:
@@ -269,7 +281,7 @@ def _round_over(plan: Plan, state: RunState) -> Step:
     state = next_round(state)
     reason = ending.limit_reached(plan, state)
     if reason:
-        return ending.start(plan, state, reason)
+        return ending.start(state, reason)
     version = state.book.version
     if version != state.progress.evaluated and version % plan.stop.evaluate_every == 0:
         return Step(changed(state, phase=Phase.EVALUATING), (), (Evaluate(version, state.server, clients=False),))
@@ -291,7 +303,7 @@ def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Step:
     state = changed(state, phase=Phase.OPEN, progress=ending.progressed(plan, state.progress, fact))
     reason = ending.goal_reached(plan, state, fact) or ending.limit_reached(plan, state)
     if reason:
-        return ending.start(plan, state, reason)
+        return ending.start(state, reason)
     return _consult(plan, state)
 
 

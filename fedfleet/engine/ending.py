@@ -41,7 +41,7 @@ def goal_reached(plan: Plan, state: RunState, fact: Evaluated) -> str:
     return ""
 
 
-def start(plan: Plan, state: RunState, reason: str) -> Step:
+def start(state: RunState, reason: str) -> Step:
     """Drop what is running, and try the last model on everyone."""
     if state.phase is Phase.ENDING:
         return Step(state)

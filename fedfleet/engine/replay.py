@@ -76,14 +76,18 @@ def replay(
             fact, told = _scripted(plan, fact.time, sent, keys, sizes(state.book.round))
         elif isinstance(fact, ReportsGathered):
             if asked is None:
-                raise RunFailed(f"the journal gathers reports at time {fact.time}, but the coordinator did not ask for them")
+                raise RunFailed(
+                    f"the journal gathers reports at time {fact.time}, but the coordinator did not ask for them"
+                )
             fact, asked = regather(asked, fact.time), None
         state, outcomes, commands = step(told, state, fact)
         rechecked += _recheck(outcomes, recorded)
         facts += 1
     extra = next(recorded, None)
     if extra is not None:
-        raise RunFailed(f"the journal holds {type(extra).__name__} at time {extra.time}, which does not follow from its facts")
+        raise RunFailed(
+            f"the journal holds {type(extra).__name__} at time {extra.time}, which does not follow from its facts"
+        )
     return Replayed(state, facts, rechecked, state.book.version)
 
 
@@ -92,12 +96,14 @@ def _next_fact(log: list[Event], i: int, kind: type[Any]) -> bool:
     return isinstance(following, kind)
 
 
-def _scripted(
-    plan: Plan, time: float, sent: Event | None, keys: Keys, sizes: Ints
-) -> tuple[CandidatesSeen, Plan]:
+def _scripted(plan: Plan, time: float, sent: Event | None, keys: Keys, sizes: Ints) -> tuple[CandidatesSeen, Plan]:
     """Candidates and a selector that lead to the recorded pick, and to no other."""
     none = np.zeros(0, np.int64)
-    pick = Assignments(sent.clients, sent.steps, sent.share) if isinstance(sent, TasksSent) else Assignments(none, none, np.zeros(0))
+    pick = (
+        Assignments(sent.clients, sent.steps, sent.share)
+        if isinstance(sent, TasksSent)
+        else Assignments(none, none, np.zeros(0))
+    )
     clients = np.sort(pick.clients)
     seen = CandidatesSeen(time, Roster(clients, keys[clients], sizes[clients]))
     return seen, replace(plan, choose=Selector(plan.choose.name, lambda state, roster, n, draw: pick))
@@ -107,22 +113,27 @@ def _recheck(outcomes: tuple[Outcome, ...], recorded: Iterator[Outcome]) -> int:
     for outcome in outcomes:
         other = next(recorded, None)
         if other is None:
-            raise RunFailed(f"{type(outcome).__name__} at time {outcome.time} follows from the facts, but the journal ends before")
+            raise RunFailed(
+                f"{type(outcome).__name__} at time {outcome.time} follows from the facts, but the journal ends before"
+            )
         if type(other) is not type(outcome) or not _same(outcome, other):
             raise RunFailed(
-                f"the journal says {_brief(other)}, but {_brief(outcome)} follows from its facts: it is not this run, or was changed"
+                f"the journal says {_brief(other)}, but {_brief(outcome)} follows from its facts: not this run, or changed"
             )
     return len(outcomes)
 
 
 def _same(a: Outcome, b: Outcome) -> bool:
     for field in fields(a):
-        x, y = getattr(a, field.name), getattr(b, field.name)
-        if field.compare and not (np.array_equal(x, y) if isinstance(x, np.ndarray) else x == y):
+        x: Any = getattr(a, field.name)
+        y: Any = getattr(b, field.name)
+        if field.compare and not np.array_equal(x, y):
             return False
     return True
 
 
 def _brief(event: Event) -> str:
-    shown = {f.name: getattr(event, f.name) for f in fields(event) if not isinstance(getattr(event, f.name), np.ndarray)}
+    shown = {
+        f.name: getattr(event, f.name) for f in fields(event) if not isinstance(getattr(event, f.name), np.ndarray)
+    }
     return f"{type(event).__name__}({', '.join(f'{n}={v!r}' for n, v in shown.items())})"

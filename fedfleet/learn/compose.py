@@ -20,7 +20,7 @@ def method(feature: Builder, inner: Builder) -> Builder:
     ['mu']
     """
     theirs = parameters(inner)
-    own = {n: v for n, v in list(parameters(feature).items())[1:]}
+    own = dict(list(parameters(feature).items())[1:])  # the first is the algorithm itself
     clash = theirs.keys() & own.keys()
     if clash:
         raise TypeError(f"{feature.__name__} and {inner.__name__} both declare {sorted(clash)}")

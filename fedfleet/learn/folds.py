@@ -28,7 +28,9 @@ def mean(*, bound: Positive = 2.0**10, total_weight: Positive = 2.0**24, travels
     def scales(tree: Tree) -> dict[str, exact.Scale]:
         names = tuple(tree)
         if names not in known:
-            known[names] = {n: one for n in names if np.issubdtype(tree[n].dtype, np.floating) and (travels is None or travels(n))}
+            known[names] = {
+                n: one for n in names if np.issubdtype(tree[n].dtype, np.floating) and (travels is None or travels(n))
+            }
         return known[names]
 
     def like(server: ServerState) -> Tree:

@@ -28,7 +28,11 @@ def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...
             if len(mine):
                 part = Assignments(asked.clients[mine], asked.steps[mine], asked.share[mine])
                 other = variant.cost(server, part, samples[mine])
-                total.samples[mine], total.bytes_down[mine], total.bytes_up[mine] = other.samples, other.bytes_down, other.bytes_up
+                total.samples[mine], total.bytes_down[mine], total.bytes_up[mine] = (
+                    other.samples,
+                    other.bytes_down,
+                    other.bytes_up,
+                )
         return total
 
     return replace(algorithm, local=local, cost=cost)

@@ -21,7 +21,7 @@ def proximal(algorithm: Algorithm, *, mu: NonNegative = 0.01) -> Algorithm:
         del memory
         return {n: mu * (p - start[n]) for n, p in params.items()}
 
-    return with_term(replace(algorithm, name="fedprox"), pull)
+    return replace(with_term(algorithm, pull), name="fedprox")
 
 
 def with_term(algorithm: Algorithm, term: GradientTerm) -> Algorithm:

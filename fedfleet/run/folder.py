@@ -98,7 +98,9 @@ def restore(folder: Path, plan: Plan, world: World, execute: Executor, *, eager:
     return None
 
 
-def _rebuild(plan: Plan, world: World, execute: Executor, arrays: Tree, meta: dict[str, Any], *, eager: bool) -> Simulation:
+def _rebuild(
+    plan: Plan, world: World, execute: Executor, arrays: Tree, meta: dict[str, Any], *, eager: bool
+) -> Simulation:
     memory = ClientMemory(_by_number(arrays, "memory/"), _by_number(arrays, "lent/"))
     busy = np.zeros(len(world.keys), np.bool_)
     busy[np.array(meta["busy"], np.int64)] = True

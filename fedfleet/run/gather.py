@@ -40,15 +40,18 @@ def job_for(plan: Plan, world: World, memory: ClientMemory, wave: Wave, task: in
     """The complete work of one task, from the model version that it was sent with."""
     slot = task - wave.first
     client = int(wave.asked.clients[slot])
-    rows = world.data.shard(client, "train", wave.round)
-    share = wave.asked.share[slot]
-    if share < 1.0:
-        rows = rows[: math.ceil(share * len(rows))]
+    rows = training_rows(world.data, client, wave.round, float(wave.asked.share[slot]))
     algorithm = plan.algorithm
     return Job(
         task, client, int(wave.keys[slot]), plan.seed, algorithm.offer(wave.server, client), algorithm.local(client),
         rows, int(wave.asked.steps[slot]), memory.lent.get(task) if algorithm.remembers else None,
     )  # fmt: skip
+
+
+def training_rows(data: DataSource, client: int, round: int, share: float) -> Ints:
+    """The rows that a task trains on: the first `share` of its client's shard."""
+    rows = data.shard(client, "train", round)
+    return rows[: math.ceil(share * len(rows))] if share < 1.0 else rows
 
 
 def gather(
@@ -68,7 +71,12 @@ def gather(
 
 
 def fold_reports(
-    plan: Plan, memory: ClientMemory, server: ServerState, contexts: Iterable[Context], reports: Iterable[Report], now: float
+    plan: Plan,
+    memory: ClientMemory,
+    server: ServerState,
+    contexts: Iterable[Context],
+    reports: Iterable[Report],
+    now: float,
 ) -> ReportsGathered:
     """Reports in task order become one aggregate; those that cannot be used are named with the reason."""
     fold, remembers = plan.algorithm.fold, plan.algorithm.remembers
@@ -88,8 +96,9 @@ def fold_reports(
             memory.own[report.client] = report.memory
         tasks.append(report.task)
         stats.append(dict(report.stats))
-    names = stats[0].keys() if stats else ()
-    columns = {name: np.array([s[name] for s in stats]) for name in names}
+    # A foreign device may leave a statistic out, and must not stop the run with that.
+    names = dict.fromkeys(name for found in stats for name in found)
+    columns = {name: np.array([found.get(name, math.nan) for found in stats]) for name in names}
     return ReportsGathered(now, acc if tasks else None, np.array(tasks, np.int64), columns, tuple(rejected))
 
 
@@ -112,7 +121,9 @@ def client_scores(plan: Plan, data: DataSource, execute: Executor, memory: Clien
     return ClientScores(data.testers, correct, np.array([s.total for s in found], np.int64))
 
 
-def probe_losses(plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Probe, round: int) -> Floats:
+def probe_losses(
+    plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Probe, round: int
+) -> Floats:
     """The loss of the model on each named client's training shard."""
     params = command.server.params
     clients = command.clients.tolist()

@@ -48,7 +48,9 @@ class Journal:
             with self._db:
                 self._db.executemany(_INSERT, self._rows)
         except sqlite3.Error as wrong:
-            raise RunFailed(f"the journal {self._path} cannot be written ({wrong}); free some space, then resume") from wrong
+            raise RunFailed(
+                f"the journal {self._path} cannot be written ({wrong}); free some space, then resume"
+            ) from wrong
         self._rows.clear()
 
     @property

@@ -39,7 +39,9 @@ KINDS: tuple[type[Any], ...] = (
     RunBegan, CandidatesSeen, Probed, TasksSent, TaskArrived, TaskLost, TimerFired, TasksDropped,
     ReportsGathered, Evaluated, ReportRejected, RoundFailed, ModelCommitted, RunEnded,
 )  # fmt: skip
-(BEGAN, SEEN, PROBED, SENT, ARRIVED, LOST, TIMER, DROPPED, GATHERED, EVALUATED, REJECTED, FAILED, COMMITTED, ENDED) = range(14)
+(BEGAN, SEEN, PROBED, SENT, ARRIVED, LOST, TIMER, DROPPED, GATHERED, EVALUATED, REJECTED, FAILED, COMMITTED, ENDED) = (
+    range(14)
+)
 
 _PACK = struct.Struct("<dBqqqqddI").pack
 _PACKED = np.dtype(
@@ -65,7 +67,9 @@ def encode(event: Event) -> tuple[list[Row], bytes]:
     if type(event) is TasksSent:
         return _encode_sent(event)
     if type(event) is TasksDropped:
-        return _encode_many(event.time, DROPPED, 0, 0, event.tasks, event.clients, event.seconds, np.zeros(len(event.tasks)))
+        return _encode_many(
+            event.time, DROPPED, 0, 0, event.tasks, event.clients, event.seconds, np.zeros(len(event.tasks))
+        )
     row = _encode_one(event)
     return [row], digested(row)
 
@@ -87,15 +91,48 @@ def _encode_one(event: Event) -> Row:
             return (t, TIMER, 0, 0, 0, 0, 0.0, 0.0, None, None)
         case ReportsGathered():
             means = {name: float(np.mean(v)) for name, v in event.stats.items() if len(v)}
-            return (t, GATHERED, 0, 0, len(event.tasks), len(event.rejected), 0.0, 0.0, spans(event.tasks), json.dumps(means))
+            return (
+                t,
+                GATHERED,
+                0,
+                0,
+                len(event.tasks),
+                len(event.rejected),
+                0.0,
+                0.0,
+                spans(event.tasks),
+                json.dumps(means),
+            )
         case Evaluated():
-            return (t, EVALUATED, 0, event.version, 0, 0, event.correct, event.total, _scores(event.clients), repr(event.loss))
+            return (
+                t,
+                EVALUATED,
+                0,
+                event.version,
+                0,
+                0,
+                event.correct,
+                event.total,
+                _scores(event.clients),
+                repr(event.loss),
+            )
         case ReportRejected():
             return (t, REJECTED, 0, 0, event.task, event.client, 0.0, 0.0, event.reason, None)
         case RoundFailed():
             return (t, FAILED, event.round, 0, 0, 0, 0.0, 0.0, event.reason, None)
         case ModelCommitted():
-            return (t, COMMITTED, event.round, event.version, event.folded, 0, 0.0, 0.0, event.model_hash, repr(event.loss))
+            return (
+                t,
+                COMMITTED,
+                event.round,
+                event.version,
+                event.folded,
+                0,
+                0.0,
+                0.0,
+                event.model_hash,
+                repr(event.loss),
+            )
         case RunEnded():
             return (t, ENDED, 0, 0, 0, 0, 0.0, 0.0, event.reason, None)
         case TaskArrived() | TasksSent() | TasksDropped():
@@ -203,7 +240,9 @@ def spans(tasks: Ints) -> str:
 def read_spans(text: str) -> Ints:
     """The inverse of `spans`."""
     runs = [span.partition("-") for span in text.split()]
-    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(np.int64)
+    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(
+        np.int64
+    )
 
 
 def roster_hash(roster: Roster) -> str:

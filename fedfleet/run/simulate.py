@@ -29,7 +29,7 @@ from fedfleet.run.journal import Journal
 class Keeper(Protocol):
     """Whoever keeps checkpoints: told after each settled step, it saves when it thinks that it is time."""
 
-    def settled(self, simulation: Simulation) -> None: ...
+    def settled(self, sim: Simulation) -> None: ...
 
 
 @dataclass(slots=True)

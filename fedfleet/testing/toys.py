@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.core.parts import Algorithm, DataSource, Dataset, Executor, Job, Split
+from fedfleet.core.parts import Algorithm, Dataset, DataSource, Executor, Job, Split
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, Report, Score, ServerState
 from fedfleet.core.rng import uniforms
 from fedfleet.core.trees import Tree, tree_nbytes
@@ -45,7 +45,9 @@ def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> A
         home = np.round(uniforms(job.seed, "home", np.full(4, job.key, np.uint64), np.arange(4)) * 256) / 256
         update = {"w": ((home - job.offered["w"]) / 2).astype(np.float32)}
         count = (job.memory["count"] if job.memory else np.zeros(1)) + 1
-        return Report(job.task, job.client, update, 1.0, {"loss": float(count[0])}, {"count": count} if remembers else None)
+        return Report(
+            job.task, job.client, update, 1.0, {"loss": float(count[0])}, {"count": count} if remembers else None
+        )
 
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
         size = np.full(len(asked.clients), float(tree_nbytes(server.params)) if model_bytes is None else model_bytes)

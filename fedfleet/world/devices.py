@@ -56,7 +56,14 @@ def spread(
 
 
 def fixed_devices(
-    down: Floats, up: Floats, per_sample: Floats, kinds: list[str], *, keys: Keys | None = None, seed: int = 0, jitter: float = 0.0
+    down: Floats,
+    up: Floats,
+    per_sample: Floats,
+    kinds: list[str],
+    *,
+    keys: Keys | None = None,
+    seed: int = 0,
+    jitter: float = 0.0,
 ) -> DeviceSource:
     """Each client's own speeds, constant or varied log-normally by `jitter` at every trip."""
 
@@ -65,7 +72,9 @@ def fixed_devices(
         factor = 1.0
         if jitter and keys is not None:
             factor = np.exp(jitter * _normals(seed, "jitter", keys[clients], tasks))
-        return seconds_of(cost, down[clients] * factor, up[clients] * factor, per_sample[clients], np.zeros(len(clients)))
+        return seconds_of(
+            cost, down[clients] * factor, up[clients] * factor, per_sample[clients], np.zeros(len(clients))
+        )
 
     return DeviceSource(seconds, kinds)
 
@@ -76,7 +85,9 @@ def device_file(path: str) -> DeviceRecipe:
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         rows = read_devices(path)
         if len(rows.ids) < len(keys):
-            raise BadInput(f"{path} has {len(rows.ids)} devices for {len(keys)} clients; lower world.clients or add devices")
+            raise BadInput(
+                f"{path} has {len(rows.ids)} devices for {len(keys)} clients; lower world.clients or add devices"
+            )
         # Absent upload measurements: draw from the download ones, independently.
         own_up = np.diff(rows.up_offsets) > 0
 

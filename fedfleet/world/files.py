@@ -36,7 +36,11 @@ def read_devices(path: str) -> Devices:
         name = _name(row, i, path)
         ids.append(name)
         down.append(_numbers(row.get("down_kbps"), f"{path}: device {name}: down_kbps", positive=True))
-        up.append([] if row.get("up_kbps") is None else _numbers(row["up_kbps"], f"{path}: device {name}: up_kbps", positive=True))
+        up.append(
+            []
+            if row.get("up_kbps") is None
+            else _numbers(row["up_kbps"], f"{path}: device {name}: up_kbps", positive=True)
+        )
         per_sample.append(_numbers([row.get("seconds_per_sample")], f"{path}: device {name}: seconds_per_sample")[0])
         span = _numbers(row.get("latency_ms") or [0, 0], f"{path}: device {name}: latency_ms")
         if len(span) != 2 or span[0] > span[1]:
@@ -117,8 +121,14 @@ def _name(row: Any, i: int, path: str) -> str:
     return row["id"]
 
 
-def _numbers(values: Any, where: str, *, positive: bool = False, signed: bool = False, length: int | None = None) -> list[float]:
-    fine = isinstance(values, list) and values and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+def _numbers(
+    values: Any, where: str, *, positive: bool = False, signed: bool = False, length: int | None = None
+) -> list[float]:
+    fine = (
+        isinstance(values, list)
+        and values
+        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+    )
     if not fine or (length is not None and len(values) != length):
         raise BadInput(f"{where} must be a list of {length or 'at least one'} number(s), not {values!r}")
     for v in values:

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Positive
-from fedfleet.core.parts import DataSource, Dataset, Split, Task
+from fedfleet.core.parts import Dataset, DataSource, Split, Task
 from fedfleet.core.records import Ints, Keys
 from fedfleet.core.rng import stream
 
@@ -65,7 +65,9 @@ def by_owner() -> PartitionRecipe:
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         if dataset.owner is None:
-            raise BadInput("world.data: by_owner needs to know who made each sample, and this dataset does not say; use dirichlet")
+            raise BadInput(
+                "world.data: by_owner needs to know who made each sample, and this dataset does not say; use dirichlet"
+            )
         people, who = np.unique(dataset.owner[rows], return_inverse=True)
         if clients <= len(people):
             return rng.permutation(np.arange(len(people)) % clients)[who]
@@ -84,7 +86,13 @@ def by_owner() -> PartitionRecipe:
 
 
 def hold(
-    deal: PartitionRecipe, task: Task, keys: Keys, seed: int, *, split: tuple[int, int, int] = (6, 2, 2), min_samples: int = 5
+    deal: PartitionRecipe,
+    task: Task,
+    keys: Keys,
+    seed: int,
+    *,
+    split: tuple[int, int, int] = (6, 2, 2),
+    min_samples: int = 5,
 ) -> DataSource:
     """Deal what is not held out to clients, see that each has `min_samples`, and split each shard: train, valid, test."""
     n, dataset = len(keys), task.dataset
@@ -105,7 +113,9 @@ def hold(
     valid = np.floor(size * (split[1] / sum(split)) + 0.5).astype(np.int64)
     test = np.floor(size * (split[2] / sum(split)) + 0.5).astype(np.int64)
     train = np.maximum(size - valid - test, np.minimum(size, 1))
-    cuts = np.stack([offsets[:-1], offsets[:-1] + train, np.minimum(offsets[:-1] + train + valid, offsets[1:]), offsets[1:]], axis=1)
+    cuts = np.stack(
+        [offsets[:-1], offsets[:-1] + train, np.minimum(offsets[:-1] + train + valid, offsets[1:]), offsets[1:]], axis=1
+    )
     place = {"train": 0, "valid": 1, "test": 2}
 
     def shard(client: int, split: Split, round: int) -> Ints:

@@ -51,7 +51,7 @@ def daily(
         length = np.maximum(length, 1.0)
         offset = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
         offset = offset ** (1.0 + swing * (index < (sessions + 1) // 2))
-        begins = index * slot + np.floor(offset * (slot - length[:, None]))
+        begins = np.asarray(index * slot + np.floor(offset * (slot - length[:, None])), np.float64)
         ends = np.minimum(begins + length[:, None], (index + 1) * slot)
         offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
         return interval_states(traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel()))
@@ -66,7 +66,9 @@ def state_file(path: str) -> StateRecipe:
         del seed
         states = read_states(path)
         if len(states.ids) < len(keys):
-            raise BadInput(f"{path} has {len(states.ids)} states for {len(keys)} clients; lower world.clients or add states")
+            raise BadInput(
+                f"{path} has {len(states.ids)} states for {len(keys)} clients; lower world.clients or add states"
+            )
         return interval_states(states.traces, len(keys))
 
     return recipe

@@ -13,7 +13,9 @@ from fedfleet.measure.learning import learning_curve
 from fedfleet.measure.participation import contributions
 from fedfleet.measure.tasks import Tasks
 
-FATE_COLOURS = dict(zip(FATES, ("var(--c1)", "var(--c5)", "var(--c6)", "var(--c3)", "var(--c2)"), strict=True))
+FATE_COLOURS: dict[str, str] = dict(
+    zip(FATES, ("var(--c1)", "var(--c5)", "var(--c6)", "var(--c3)", "var(--c2)"), strict=True)
+)
 
 
 def accuracy_over_time(runs: Sequence[tuple[str, Sequence[Event], str, bool]]) -> str:
@@ -37,7 +39,9 @@ def who_took_part(tasks: Tasks, clients: int) -> str:
     kinds = ["folded" if counts[c] else "asked" if asked[c] else "never" for c in order]
     colour = {"folded": FATE_COLOURS["folded"], "asked": FATE_COLOURS["dropped"], "never": FATE_COLOURS["wasted"]}
     titles = [f"client {c}: {counts[c]} of {asked[c]} tasks entered a model" for c in order]
-    picture = bar_chart(counts[order].tolist(), "clients, most active first", "reports folded", [colour[k] for k in kinds], titles)
+    picture = bar_chart(
+        counts[order].tolist(), "clients, most active first", "reports folded", [colour[k] for k in kinds], titles
+    )
     said = (("contributed", "folded"), ("asked, never in time", "asked"), ("never asked", "never"))
     return picture + legend([(name, colour[kind], False) for name, kind in said if kind in kinds])
 
@@ -54,7 +58,13 @@ def rounds_timeline(log: Sequence[Event], tasks: Tasks, *, rounds: int = 4, most
     clients = sorted(names[np.argsort(-counts, kind="stable")][:most].tolist())
     row = {c: i for i, c in enumerate(clients)}
     bars = [
-        Bar(row[c], tasks.sent[t], tasks.ended[t], fate, f"client {c}, round {tasks.rounds[t]}: {fate} after {tasks.seconds[t]:,.0f} s")
+        Bar(
+            row[c],
+            tasks.sent[t],
+            tasks.ended[t],
+            fate,
+            f"client {c}, round {tasks.rounds[t]}: {fate} after {tasks.seconds[t]:,.0f} s",
+        )
         for t in shown.tolist()
         if (c := int(tasks.clients[t])) in row and tasks.fate[t] >= 0
         for fate in [FATES[tasks.fate[t]]]

@@ -12,7 +12,9 @@ def page(title: str, body: Sequence[str]) -> str:
     style = files("fedfleet.app.pages").joinpath("style.css").read_text()
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
+        f"<title>{escape(title)}</title><style>{style}</style></head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
     )
 
 
@@ -23,7 +25,11 @@ def figure(picture: str, caption: str) -> str:
 
 def tiles(entries: Sequence[tuple[str, str]]) -> str:
     """The few numbers that matter most."""
-    return '<div class="tiles">' + "".join(f'<div class="tile"><b>{escape(v)}</b><span>{escape(n)}</span></div>' for n, v in entries) + "</div>"
+    return (
+        '<div class="tiles">'
+        + "".join(f'<div class="tile"><b>{escape(v)}</b><span>{escape(n)}</span></div>' for n, v in entries)
+        + "</div>"
+    )
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = ()) -> str:

@@ -85,7 +85,9 @@ def time_chart(series: Sequence[Series], y_label: str) -> str:
             at = x(math.log(seconds))
             parts.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{_TOP}" y2="{base}" class="grid"/>')
             parts.append(f'<text x="{at:.1f}" y="{base + 16}" class="tick" text-anchor="middle">{said}</text>')
-    parts.append(f'<text x="{(x.start + x.end) / 2:.1f}" y="{base + 36}" class="label" text-anchor="middle">virtual time, logarithmic</text>')
+    parts.append(
+        f'<text x="{(x.start + x.end) / 2:.1f}" y="{base + 36}" class="label" text-anchor="middle">virtual time, logarithmic</text>'
+    )
     return _lines(series, x, "".join(parts), y_label, lambda v: math.log(max(v, first)), y_percent=True)
 
 
@@ -105,11 +107,15 @@ def _lines(
     for s in series:
         points = " ".join(f"{x(place(a)):.1f},{y(b):.1f}" for a, b in zip(s.x, s.y, strict=True))
         dash = ' stroke-dasharray="6 4"' if s.dashed else ""
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{s.colour}" stroke-width="2"{dash}><title>{escape(s.name)}</title></polyline>')
+        parts.append(
+            f'<polyline points="{points}" fill="none" stroke="{s.colour}" stroke-width="2"{dash}><title>{escape(s.name)}</title></polyline>'
+        )
     return _svg(parts, HEIGHT) + legend([(s.name, s.colour, s.dashed) for s in series])
 
 
-def bar_chart(values: Sequence[float], x_label: str, y_label: str, colours: Sequence[str], titles: Sequence[str]) -> str:
+def bar_chart(
+    values: Sequence[float], x_label: str, y_label: str, colours: Sequence[str], titles: Sequence[str]
+) -> str:
     """One thin bar per value, in the order given."""
     y_high = max(values, default=0) or 1.0
     x, y = Axis(0, len(values) or 1, _LEFT, WIDTH - _RIGHT), Axis(0, y_high, HEIGHT - _BOTTOM, _TOP)
@@ -117,11 +123,15 @@ def bar_chart(values: Sequence[float], x_label: str, y_label: str, colours: Sequ
     width = max((WIDTH - _LEFT - _RIGHT) / max(len(values), 1) * 0.82, 0.5)
     for i, (value, colour, title) in enumerate(zip(values, colours, titles, strict=True)):
         height = max(y(0) - y(value), 1.5)  # a zero is still a mark that can be pointed at
-        parts.append(f'<rect x="{x(i):.1f}" y="{y(0) - height:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"><title>{escape(title)}</title></rect>')
+        parts.append(
+            f'<rect x="{x(i):.1f}" y="{y(0) - height:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"><title>{escape(title)}</title></rect>'
+        )
     return _svg(parts, HEIGHT)
 
 
-def timeline(bars: Sequence[Bar], rows: Sequence[str], marks: Sequence[tuple[float, str]], colours: dict[str, str]) -> str:
+def timeline(
+    bars: Sequence[Bar], rows: Sequence[str], marks: Sequence[tuple[float, str]], colours: dict[str, str]
+) -> str:
     """Spans of work by row, with vertical marks for decisions."""
     row_height = 16
     height = _TOP + row_height * len(rows) + _BOTTOM
@@ -131,13 +141,19 @@ def timeline(bars: Sequence[Bar], rows: Sequence[str], marks: Sequence[tuple[flo
     base = _TOP + row_height * len(rows)
     parts = [_x_axis(x, base, "virtual seconds")]
     for i, name in enumerate(rows):
-        parts.append(f'<text x="{_LEFT - 8}" y="{_TOP + row_height * i + 11}" class="tick" text-anchor="end">{escape(name)}</text>')
+        parts.append(
+            f'<text x="{_LEFT - 8}" y="{_TOP + row_height * i + 11}" class="tick" text-anchor="end">{escape(name)}</text>'
+        )
     for time, title in marks:
-        parts.append(f'<line x1="{x(time):.1f}" x2="{x(time):.1f}" y1="{_TOP}" y2="{base}" class="mark"><title>{escape(title)}</title></line>')
+        parts.append(
+            f'<line x1="{x(time):.1f}" x2="{x(time):.1f}" y1="{_TOP}" y2="{base}" class="mark"><title>{escape(title)}</title></line>'
+        )
     for b in bars:
         width = max(x(b.end) - x(b.start), 1.5)
         top = _TOP + row_height * b.row + 3
-        parts.append(f'<rect x="{x(b.start):.1f}" y="{top}" width="{width:.1f}" height="10" rx="2" fill="{colours[b.style]}"><title>{escape(b.title)}</title></rect>')
+        parts.append(
+            f'<rect x="{x(b.start):.1f}" y="{top}" width="{width:.1f}" height="10" rx="2" fill="{colours[b.style]}"><title>{escape(b.title)}</title></rect>'
+        )
     used = {b.style for b in bars}
     return _svg(parts, height) + legend([(s, c, False) for s, c in colours.items() if s in used])
 
@@ -163,15 +179,21 @@ def _y_axis(y: Axis, y_label: str, *, y_percent: bool = False) -> str:
         parts.append(f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y(t):.1f}" y2="{y(t):.1f}" class="grid"/>')
         parts.append(f'<text x="{_LEFT - 8}" y="{y(t) + 4:.1f}" class="tick" text-anchor="end">{said}</text>')
     middle = (y.start + y.end) / 2
-    parts.append(f'<text x="14" y="{middle:.1f}" class="label" text-anchor="middle" transform="rotate(-90 14 {middle:.1f})">{escape(y_label)}</text>')
+    parts.append(
+        f'<text x="14" y="{middle:.1f}" class="label" text-anchor="middle" transform="rotate(-90 14 {middle:.1f})">{escape(y_label)}</text>'
+    )
     return "".join(parts)
 
 
 def _x_axis(x: Axis, base: float, label: str) -> str:
     parts = [f'<line x1="{x.start}" x2="{x.end}" y1="{base}" y2="{base}" class="axis"/>']
-    for t in ticks(x.low, x.high, 7):
-        parts.append(f'<text x="{x(t):.1f}" y="{base + 16}" class="tick" text-anchor="middle">{number(t)}</text>')
-    parts.append(f'<text x="{(x.start + x.end) / 2:.1f}" y="{base + 36}" class="label" text-anchor="middle">{escape(label)}</text>')
+    parts += [
+        f'<text x="{x(t):.1f}" y="{base + 16}" class="tick" text-anchor="middle">{number(t)}</text>'
+        for t in ticks(x.low, x.high, 7)
+    ]
+    parts.append(
+        f'<text x="{(x.start + x.end) / 2:.1f}" y="{base + 36}" class="label" text-anchor="middle">{escape(label)}</text>'
+    )
     return "".join(parts)
 
 

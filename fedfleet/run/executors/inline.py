@@ -71,7 +71,9 @@ def train_one(module: Any, job: Job, local: LocalPass, x: torch.Tensor, y: torch
         loss = torch.nn.functional.cross_entropy(logits, y[batch])
         found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
         with torch.no_grad():
-            grads: Tensors = {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(params.items(), found, strict=True)}
+            grads: Tensors = {
+                n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(params.items(), found, strict=True)
+            }
             for term in local.terms:
                 extra = term(params, fixed, remembered)
                 grads = {n: g + extra[n] if n in extra else g for n, g in grads.items()}

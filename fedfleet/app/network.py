@@ -1,0 +1,65 @@
+"""`fedfleet serve` and `fedfleet device`: a run over a real network, in the same kind of folder as a simulated one."""
+
+from __future__ import annotations
+
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.runs import completed, take_folder
+from fedfleet.app.spec import load_spec, resolve
+from fedfleet.run import journal as journals
+from fedfleet.run.wire.desk import Desk
+from fedfleet.run.wire.device import Rebuilt, attend
+from fedfleet.run.wire.server import check_servable, largest_message, serve
+from fedfleet.run.wire.service import Service, listening
+
+
+def serve_run(
+    spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None
+) -> dict[str, Any]:
+    """Serve a spec to device processes until the run is over; answers as `fedfleet run` does."""
+    spec = load_spec(spec_path, words)
+    setup = assemble(spec)
+    expected = setup.plan.pace.cohort if devices is None else devices
+    check_servable(setup.plan, expected)
+    folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
+    desk = Desk(setup.plan.clients, setup.plan.byte_scale)
+    service = Service(desk, spec.toml(), spec.digest)
+    with listening(service, desk, address, largest_message(setup.plan)) as (place, server):
+        # The port first: a server that cannot listen must not leave a folder behind.
+        take_folder(spec, folder, resume=False)
+        (folder / "aggregates").mkdir()
+        server.start()
+        typer.echo(
+            f"listening on {place} for {expected} devices; start them with: fedfleet device --server {place} --client N",
+            err=True,
+        )
+        start = time.perf_counter()
+        digest, params = _serve_in(setup, desk, folder, expected)
+    return completed(spec, folder, digest, params, time.perf_counter() - start).answer()
+
+
+def _serve_in(setup: Setup, desk: Desk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:
+    journal = journals.create(folder / "run.db")
+    try:
+        done = serve(setup.plan, setup.world, setup.executor(), desk, devices=devices, journal=journal, folder=folder)
+        return journal.digest, done.server.params
+    finally:
+        journal.close()
+
+
+def run_device(server: str, client: int) -> dict[str, Any]:
+    """Be one device of a served run; says how many of its tasks were accepted."""
+    return {"client": client, "tasks": attend(server, client, _rebuild)}
+
+
+def _rebuild(text: str) -> Rebuilt:
+    """The parts that a server's spec names, built here from this machine's own registry."""
+    setup = assemble(resolve(tomllib.loads(text)))
+    return Rebuilt(setup.plan.algorithm, setup.world, setup.executor(), setup.spec.digest)

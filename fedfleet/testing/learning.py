@@ -1,0 +1,93 @@
+"""Conformance of algorithms and folds."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.core.parts import Algorithm, Fold, Job, LocalPass, Task, Trial
+from fedfleet.core.records import Context, Report, ServerState, whole_work
+from fedfleet.core.rng import stream
+from fedfleet.core.trees import Tree, content_hash
+
+
+def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = None) -> None:
+    """A fold refuses what it cannot use, survives saving, and folds chunks as it folds a stream.
+
+    `reports` are healthy ones; without them, updates of the whole model are made up.
+    """
+    good = reports or [_report(server, i) for i in range(6)]
+    contexts = [Context(0, 1.0, r.client) for r in good]
+    assert all(fold.check(server, r) is None for r in good), "a finite update of the model's shape must be accepted"
+    travelling = [n for n, v in good[0].update.items() if np.issubdtype(v.dtype, np.floating)]
+    if travelling:
+        broken = {**good[0].update, travelling[0]: np.full_like(good[0].update[travelling[0]], np.nan)}
+        spoilt = Report(0, 3, broken, 1.0, {})
+        assert fold.check(server, spoilt), "an update that is not finite must be refused with a reason"
+        short = Report(0, 3, {n: v for n, v in good[0].update.items() if n != travelling[0]}, 1.0, {})
+        assert fold.check(server, short), "an update without one of its leaves must be refused with a reason"
+    assert fold.finish(fold.zero(server)) is None, "nothing folded gives no aggregate"
+
+    def folded(items: list[tuple[Report, Context]]):
+        acc = fold.zero(server)
+        for report, context in items:
+            acc = fold.add(acc, report, context)
+        return acc
+
+    pairs = list(zip(good, contexts, strict=True))
+    whole = _hash(fold.finish(folded(pairs)))
+    half = len(pairs) // 2
+    merged = fold.merge(folded(pairs[:half]), folded(pairs[half:]))
+    assert _hash(fold.finish(merged)) == whole, "merging two chunks must equal folding their reports one by one"
+    kept = fold.load(fold.save(folded(pairs)))
+    assert _hash(fold.finish(kept)) == whole, "an accumulator must survive being saved and loaded"
+
+
+def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
+    """Both halves fit: costs are known before training, updates fold, the model keeps its shape, nothing depends on order."""
+    server = algorithm.init(task.init(0))
+    clients = np.arange(3)
+    sizes = np.array([20, 11, 1])
+    cost = algorithm.cost(server, whole_work(clients), sizes)
+    for column in (cost.samples, cost.bytes_down, cost.bytes_up):
+        assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), "a cost must be finite, one per task"
+    rows = [np.arange(20), np.arange(20, 31), np.arange(31, 32)]
+    jobs = [_job(algorithm, server, int(c), rows[i]) for i, c in enumerate(clients)]
+    before = content_hash(server.params)
+    first, again = list(execute.train(jobs)), list(execute.train(jobs[::-1]))[::-1]
+    assert content_hash(server.params) == before, "training must not change the model that was offered"
+    for a, b, job in zip(first, again, jobs, strict=True):
+        assert (a.task, a.client) == (job.task, job.client), "reports must come in the order of the jobs"
+        assert content_hash(a.update) == content_hash(b.update), "a client's update must not depend on who trains before it"
+        assert algorithm.fold.check(server, a) is None, f"its own fold refuses a healthy update: {algorithm.fold.check(server, a)}"
+    acc = algorithm.fold.zero(server)
+    for report in first:
+        acc = algorithm.fold.add(acc, report, Context(0, 1.0, report.client))
+    aggregate = algorithm.fold.finish(acc)
+    assert aggregate is not None, "healthy reports must give an aggregate"
+    after = algorithm.apply(server, aggregate)
+    assert {n: v.shape for n, v in after.params.items()} == {n: v.shape for n, v in server.params.items()}
+    assert all(np.isfinite(v).all() for v in after.params.values()), "the new model must be finite"
+    assert content_hash(server.params) == before, "apply must not change the state it was given"
+    if algorithm.personal is not None:
+        own = algorithm.personal(after.params, first[0].memory or {})
+        next(iter(execute.evaluate([Trial(own, rows[0])])))
+    check_fold(algorithm.fold, server, first)
+
+
+def _job(algorithm: Algorithm, server: ServerState, client: int, rows) -> Job:
+    local = algorithm.local(client)
+    assert isinstance(local, LocalPass) or callable(local)
+    return Job(client, client, 1000 + client, 7, algorithm.offer(server, client), local, rows)
+
+
+def _report(server: ServerState, i: int) -> Report:
+    rng = stream(5, "check", i)
+    update: Tree = {
+        n: (rng.standard_normal(v.shape) * 0.1).astype(v.dtype) if np.issubdtype(v.dtype, np.floating) else v
+        for n, v in server.params.items()
+    }
+    return Report(i, i, update, 1.0 + i / 3, {})
+
+
+def _hash(tree: Tree | None) -> str | None:
+    return None if tree is None else content_hash(tree)

@@ -1,0 +1,68 @@
+"""Conformance of the sources that make a world: devices, states, data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedfleet.core.parts import DataSource, DeviceSource, StateSource, Task
+from fedfleet.core.records import Cost, Ints
+from fedfleet.core.rng import client_keys
+from fedfleet.world.partitions import PartitionRecipe, hold
+
+
+def check_device_source(source: DeviceSource, clients: int) -> None:
+    """Time is positive, grows with the work, and is a pure function of client, cost, start and task."""
+    assert len(source.kinds) == clients, "every client needs a kind"
+    everyone, tasks = np.arange(clients), np.arange(100, 100 + clients)
+    small, large = (Cost(np.full(clients, s), np.full(clients, b), np.full(clients, b)) for s, b in ((1.0, 1e5), (10.0, 1e6)))
+    first = source.seconds(everyone, small, 0.0, tasks)
+    assert first.shape == (clients,) and (first >= 0).all(), "seconds must be one number per client, not negative"
+    assert np.array_equal(first, source.seconds(everyone, small, 0.0, tasks)), "asked twice, answered differently"
+    assert (source.seconds(everyone, large, 0.0, tasks) >= first).all(), "more work must not take less time"
+    some = everyone[::2]
+    part = source.seconds(some, Cost(small.samples[::2], small.bytes_down[::2], small.bytes_up[::2]), 0.0, tasks[::2])
+    assert np.array_equal(part, first[::2]), "a client's time must not depend on who else is asked"
+
+
+def check_state_source(source: StateSource, clients: int) -> None:
+    """Answers are pure functions of time; work ends no earlier than it could, and everyone is reachable at some time."""
+    everyone, seen = np.arange(clients), np.zeros(clients, np.bool_)
+    times = np.linspace(0.0, 10 * 86400.0, 241)
+    answers = [source.online(float(t)).copy() for t in times]
+    for answer in answers:
+        assert answer.shape == (clients,), "online must answer for every client"
+        seen |= answer
+    for t, answer in list(zip(times, answers, strict=True))[::-40]:
+        assert np.array_equal(source.online(float(t)), answer), "asked again, or with the clock set back, it answers differently"
+    work = np.full(clients, 100.0)
+    ends = source.finish(everyone, 50.0, work)
+    assert (ends >= 150.0 - 1e-9).all() and np.isfinite(ends).all(), "100 seconds of work take at least 100 seconds"
+    longer = source.finish(everyone, 50.0, 2 * work)
+    assert (longer >= ends).all(), "more work must not end earlier"
+    assert (source.finish(everyone, 50.0, 0 * work) == 50.0).all(), "no work ends at once"
+
+
+def check_data_source(source: DataSource, clients: int, rows: Ints) -> None:
+    """Every row is held exactly once, by one client in one split; sizes are those of the training shards."""
+    held = [source.shard(c, split, 0) for c in range(clients) for split in ("train", "valid", "test")]
+    assert np.array_equal(np.sort(np.concatenate(held)), np.sort(rows)), "every row must be held exactly once"
+    assert np.array_equal([len(source.shard(c, "train", 0)) for c in range(clients)], source.sizes(0))
+    assert (source.sizes(0) > 0).all(), "every client must have something to train on"
+    assert not np.isin(source.holdout, np.concatenate(held)).any(), "the central test set must be held by nobody"
+
+
+def check_partition(make: Callable[[], PartitionRecipe], task: Task, *, clients: int = 12) -> None:
+    """A partition deals every row once, repeats itself, and follows its clients when they are renamed."""
+    keys = client_keys(clients)
+    rows = np.setdiff1d(np.arange(len(task.dataset.y)), task.holdout)
+    source = hold(make(), task, keys, 3)
+    check_data_source(source, clients, rows)
+    again = hold(make(), task, keys, 3)
+    renamed = hold(make(), task, keys[::-1].copy(), 3)
+    for c in range(clients):
+        assert np.array_equal(source.shard(c, "train", 0), again.shard(c, "train", 0)), "the same seed must deal the same"
+        there = np.sort(np.concatenate([renamed.shard(clients - 1 - c, s, 0) for s in ("train", "valid", "test")]))
+        here = np.sort(np.concatenate([source.shard(c, s, 0) for s in ("train", "valid", "test")]))
+        assert np.array_equal(there, here), "a renamed client must keep its data"

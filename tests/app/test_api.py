@@ -1,0 +1,80 @@
+"""The Python call: a spec, or an own model on own arrays."""
+
+import numpy as np
+import pytest
+import torch
+
+import fedfleet
+from tests.app.specs import written
+
+SPEC = {"seed": 2, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 5}}
+
+
+def blobs(owners=False):
+    """Two classes that a line can tell apart."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 200)
+    x = rng.normal(0, 0.3, (200, 5)) + y[:, None]
+    return (x, y, np.arange(200) % 9) if owners else (x, y)
+
+
+def test_a_spec_by_path_and_words(tmp_path):
+    result = fedfleet.run(written(tmp_path), "stop.rounds=2")
+    assert result.metrics["rounds"] == 2
+    assert result.out is None
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_with_a_folder_can_be_loaded(tmp_path):
+    done = fedfleet.run({**SPEC, "task": "digits_logreg"}, out=tmp_path / "out")
+    again = fedfleet.load(tmp_path / "out")
+    assert again.metrics["digest"] == done.metrics["digest"]
+    assert all(np.array_equal(again.params[n], v) for n, v in done.params.items())
+    assert fedfleet.run({**SPEC, "task": "digits_logreg"}).metrics["digest"] == done.metrics["digest"]
+
+
+def test_an_own_model_on_own_arrays():
+    model = torch.nn.Linear(5, 2)
+    before = {n: v.clone() for n, v in model.state_dict().items()}
+    spec = {**SPEC, "stop": {"rounds": 25}}
+    result = fedfleet.run(spec, model=model, data=blobs())
+    assert result.metrics["accuracy"] > 0.9
+    assert all(torch.equal(v, before[n]) for n, v in model.state_dict().items()), "the given model is not changed"
+    model.load_state_dict({n: torch.from_numpy(v) for n, v in result.params.items()})
+    assert fedfleet.run(spec, model=lambda: torch.nn.Linear(5, 2), data=blobs()).metrics["accuracy"] > 0.9
+
+
+def test_own_owners_become_clients():
+    spec = {**SPEC, "world": {"clients": 9, "data": "by_owner"}}
+    result = fedfleet.run(spec, model=torch.nn.Linear(5, 2), data=blobs(owners=True))
+    assert result.metrics["commits"] == 5
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "says"),
+    [
+        ({"model": torch.nn.Linear(5, 2)}, "both model and data"),
+        ({"model": torch.nn.Linear(5, 2), "data": (np.zeros((3, 5)), np.zeros(4, int))}, "as many labels"),
+        ({"model": torch.nn.Linear(5, 2), "data": (np.zeros((3, 5)), np.zeros(3))}, "integers"),
+        ({"model": torch.nn.Linear(5, 2), "data": (1,)}, "inputs, labels"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused(kwargs, says):
+    with pytest.raises(fedfleet.BadInput, match=says):
+        fedfleet.run(SPEC, **kwargs)
+
+
+def test_third_parties_add_parts():
+    fedfleet.register("selectors", "first_come", "tests.app.test_api:first_come")
+    result = fedfleet.run({**SPEC, "task": "digits_logreg", "choose": {"use": "first_come", "skip": 1}})
+    from fedfleet.core.events import TasksSent
+
+    assert {tuple(e.clients) for e in result.events if isinstance(e, TasksSent)} == {(1, 2, 3)}
+
+
+def first_come(skip: int = 0):
+    """Whoever has the smallest number."""
+    from fedfleet.core.parts import Selector
+    from fedfleet.core.records import whole_work
+
+    return Selector("first_come", lambda state, roster, n, draw: whole_work(roster.clients[skip : skip + n]))

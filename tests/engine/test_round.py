@@ -1,0 +1,192 @@
+"""One round as a list of facts and what follows from each; no runtime, no mocks."""
+
+import numpy as np
+
+from fedfleet.core.commands import Evaluate, FindCandidates, Forget, Gather, Send, WakeAt
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Evaluated,
+    ModelCommitted,
+    ReportsGathered,
+    RoundFailed,
+    RunBegan,
+    TaskArrived,
+    TaskLost,
+    TasksDropped,
+    TasksSent,
+    TimerFired,
+)
+from fedfleet.core.records import Context, Report, Stop
+from fedfleet.core.trees import content_hash
+from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.state import Phase
+from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.testing.toys import consensus_start
+from tests.worlds import kinds_of, only, roster_of, toy_plan
+
+
+def fed(plan, facts, state=None):
+    """The last state, and all outcomes and commands on the way, after these facts."""
+    first = begin(plan) if state is None else None
+    state, outcomes, commands = (
+        (state, [], []) if first is None else (first.state, [*first.outcomes], [*first.commands])
+    )
+    for fact in facts:
+        state, new_outcomes, new_commands = step(plan, state, fact)
+        outcomes += new_outcomes
+        commands += new_commands
+    return state, outcomes, commands
+
+
+SENT = [Evaluated(0.0, 0, 1, 10, 0.0), TimerFired(20.0), CandidatesSeen(20.0, roster_of(0, 1, 2, 3))]
+
+
+def aggregate_of(plan, state, *updates):
+    fold = plan.algorithm.fold
+    acc = fold.zero(state.server)
+    for value in updates:
+        acc = fold.add(acc, Report(0, 0, {"w": np.full(4, value, np.float32)}, 1.0, {}), Context(0, 1.0, 0))
+    return acc
+
+
+def test_a_run_begins_with_an_evaluation_of_the_untrained_model():
+    plan = toy_plan(readiness(2), 4, seed=9)
+    state, outcomes, commands = begin(plan)
+    assert outcomes == (RunBegan(0.0, 9, 4, "", content_hash(consensus_start())),)
+    assert kinds_of(commands) == ["Evaluate"]
+    assert not commands[0].clients
+    assert state.phase is Phase.EVALUATING
+
+
+def test_one_round_of_readiness():
+    plan = toy_plan(readiness(3, ready_share=0.6, t_break=20.0), 4)
+    state, outcomes, commands = fed(plan, SENT)
+    assert kinds_of(outcomes) == ["RunBegan", "TasksSent"]
+    assert kinds_of(commands) == ["Evaluate", "WakeAt", "FindCandidates", "WakeAt", "Send"]
+    assert commands[1] == WakeAt(20.0)
+    assert commands[2] == FindCandidates(3)
+    sent, wave = outcomes[1], only(Send, commands)[0].wave
+    assert (sent.time, sent.round, sent.version, sent.first, len(sent.clients)) == (20.0, 0, 0, 0, 3)
+    assert sent.clients is wave.asked.clients
+    assert sorted(state.running) == [0, 1, 2]
+    assert (state.book.selected, state.book.running, state.book.sent_at) == (3, 3, 20.0)
+
+    first, second, third = sent.clients.tolist()
+    state, outcomes, commands = fed(plan, [TaskArrived(30.0, 1, second, 10.0, 16.0)], state)
+    assert (outcomes, commands) == ([], [])
+    assert (state.book.arrived, state.book.running) == (1, 2)
+
+    state, outcomes, commands = fed(plan, [TaskArrived(34.0, 0, first, 14.0, 16.0)], state)
+    (dropped,) = outcomes
+    assert isinstance(dropped, TasksDropped)
+    assert (dropped.tasks.tolist(), dropped.clients.tolist(), dropped.seconds.tolist()) == ([2], [third], [14.0])
+    assert kinds_of(commands) == ["Forget", "Gather"]
+    gather = commands[1]
+    assert gather.tasks == (0, 1)  # by task, not by arrival
+    assert gather.contexts == (Context(0, 14.0, first), Context(0, 10.0, second))
+    assert state.phase is Phase.GATHERING
+
+    folded = ReportsGathered(
+        34.0, aggregate_of(plan, state, 1.0, 3.0), np.array([0, 1]), {"loss": np.array([4.0, 6.0])}
+    )
+    state, outcomes, commands = fed(plan, [folded], state)
+    assert kinds_of(outcomes) == ["ModelCommitted"]
+    assert outcomes[0] == ModelCommitted(34.0, 0, 1, content_hash({"w": np.full(4, 2.0, np.float32)}), 2)
+    assert outcomes[0].loss == 5.0
+    assert kinds_of(commands) == ["Evaluate"]
+
+    state, outcomes, commands = fed(plan, [Evaluated(34.0, 1, 5, 10, 0.0)], state)
+    assert (outcomes, commands) == ([], [WakeAt(54.0)])
+    assert (state.book.round, state.book.version, state.book.opened_at, state.book.wanted) == (1, 1, 34.0, 0)
+
+
+def test_a_lost_task_is_not_waited_for():
+    plan = toy_plan(readiness(2), 4)
+    state, outcomes, _ = fed(plan, SENT)
+    one, two = outcomes[1].clients.tolist()
+    facts = [TaskLost(25.0, 0, one, 5.0, "gone"), TaskArrived(30.0, 1, two, 10.0, 16.0)]
+    state, outcomes, commands = fed(plan, facts, state)
+    assert state.book.lost == 1
+    assert kinds_of(commands) == ["Gather"]
+    assert commands[0].tasks == (1,)
+
+
+def test_an_abandoned_round_counts_and_the_model_stays():
+    plan = toy_plan(readiness(2, t_break=20.0), 4)
+    state, outcomes, commands = fed(plan, [*SENT[:2], CandidatesSeen(20.0, roster_of(2))])
+    assert kinds_of(outcomes) == ["RunBegan", "TasksSent", "TasksDropped", "RoundFailed"]
+    assert outcomes[3] == RoundFailed(20.0, 0, "fewer than 2 clients could be selected")
+    assert kinds_of(commands)[-3:] == ["Send", "Forget", "WakeAt"]
+    assert commands[-1] == WakeAt(40.0)
+    assert (state.book.round, state.book.version, len(state.running)) == (1, 0, 0)
+
+
+def test_an_empty_roster_ends_the_round():
+    plan = toy_plan(readiness(2), 4)
+    _, outcomes, commands = fed(plan, [*SENT[:2], CandidatesSeen(20.0, roster_of())])
+    assert kinds_of(outcomes) == ["RunBegan", "RoundFailed"]
+    assert not only(Send, commands)
+
+
+def at_the_deadline(plan, arrivals):
+    """Everyone in `arrivals` reports at the very instant of the deadline, then its timer fires."""
+    state, outcomes, commands = fed(plan, SENT)
+    assert commands[-1] == WakeAt(30.0)
+    clients = outcomes[1].clients.tolist()
+    return fed(plan, [*(TaskArrived(30.0, t, clients[t], 10.0, 16.0) for t in arrivals), TimerFired(30.0)], state)
+
+
+def test_everyone_who_arrives_exactly_at_the_deadline_counts():
+    state, outcomes, commands = at_the_deadline(toy_plan(deadline(4, seconds=10.0), 4), [0, 1, 2, 3])
+    assert (outcomes, kinds_of(commands)) == ([], ["Gather"])
+    assert commands[0].tasks == (0, 1, 2, 3)
+    assert state.phase is Phase.GATHERING
+
+
+def test_who_has_not_arrived_at_the_deadline_is_dropped():
+    _, outcomes, commands = at_the_deadline(toy_plan(deadline(4, seconds=10.0), 4), [1, 3])
+    assert outcomes[0].tasks.tolist() == [0, 2]
+    assert only(Gather, commands)[0].tasks == (1, 3)
+    assert only(Forget, commands)[0].clients.tolist() == outcomes[0].clients.tolist()
+
+
+def test_arrivals_while_a_model_is_evaluated_wait_for_the_next_consultation():
+    plan = toy_plan(readiness(4, ready_share=0.5), 4, stop=Stop(rounds=5))
+    state, outcomes, _ = fed(plan, SENT)
+    clients = outcomes[1].clients.tolist()
+    state, _, _ = fed(plan, [TaskArrived(30.0, t, clients[t], 10.0, 16.0) for t in (0, 1)], state)
+    folded = ReportsGathered(30.0, aggregate_of(plan, state, 1.0), np.array([0, 1]), {})
+    state, _, commands = fed(plan, [folded], state)
+    assert only(Evaluate, commands)[0].version == 1
+    state, outcomes, commands = fed(plan, [TimerFired(31.0)], state)
+    assert (outcomes, commands) == ([], [])
+    assert state.phase is Phase.EVALUATING
+
+
+def test_steps_do_not_change_the_state_they_start_from():
+    plan = toy_plan(readiness(2), 4)
+    state, outcomes, _ = fed(plan, SENT)
+    arrived = TaskArrived(30.0, 0, int(outcomes[1].clients[0]), 10.0, 16.0)
+    once, again = step(plan, state, arrived), step(plan, state, arrived)
+    assert sorted(state.running) == [0, 1]
+    assert once.state.book == again.state.book
+
+
+def test_a_model_is_evaluated_as_often_as_asked():
+    plan = toy_plan(readiness(2), 4, stop=Stop(rounds=9, evaluate_every=2))
+    state, outcomes, _ = fed(plan, SENT)
+    clients, time, evaluated = outcomes[1].clients.tolist(), 30.0, []
+    for version in range(1, 5):
+        first = 2 * (version - 1)
+        arrived = [TaskArrived(time, first + i, clients[i], 10.0, 16.0) for i in range(2)]
+        state, _, _ = fed(plan, arrived, state)
+        folded = ReportsGathered(time, aggregate_of(plan, state, 1.0), np.array([first, first + 1]), {})
+        state, _, commands = fed(plan, [folded], state)
+        for command in only(Evaluate, commands):
+            evaluated.append(command.version)
+            state, _, _ = fed(plan, [Evaluated(time, command.version, 1, 10, 0.0)], state)
+        state, outcomes, _ = fed(
+            plan, [TimerFired(time + 20.0), CandidatesSeen(time + 20.0, roster_of(0, 1, 2, 3))], state
+        )
+        clients, time = only(TasksSent, outcomes)[0].clients.tolist(), time + 30.0
+    assert evaluated == [2, 4]

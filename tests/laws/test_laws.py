@@ -1,0 +1,244 @@
+"""Laws that hold in every world: hypothesis makes the worlds, the toys train without torch."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfleet.core.events import (
+    ModelCommitted,
+    ReportRejected,
+    ReportsGathered,
+    RoundFailed,
+    RunEnded,
+    TaskArrived,
+    TaskLost,
+    TasksDropped,
+    TasksSent,
+)
+from fedfleet.core.records import Stop
+from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.testing.toys import consensus
+from tests.worlds import (
+    doubled,
+    even_fleet,
+    events_of,
+    fleets,
+    only,
+    paces,
+    plain,
+    renamed,
+    toy_plan,
+    world_of,
+)
+
+law = settings(deadline=None, derandomize=True, max_examples=120)
+horizons = st.one_of(st.just(1e7), st.integers(5, 400).map(float))
+
+
+def run(fleet, pace, *, horizon=1e7, scale=1.0, rounds=5, algorithm=None, eager=False, seed=3):
+    """The events of a run in which every time of the policy is multiplied by `scale`, and where it ended."""
+    stop = Stop(rounds=rounds, virtual_seconds=horizon * scale)
+    plan = toy_plan(pace.policy(scale), len(fleet), algorithm=algorithm, stop=stop, seed=seed)
+    return events_of(plan, world_of(fleet), eager=eager)
+
+
+def shown(events, **how):
+    return [plain(e, **how) for e in events]
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_times_never_fall_and_the_end_is_the_end(fleet, pace, horizon):
+    events, _ = run(fleet, pace, horizon=horizon)
+    times = [e.time for e in events]
+    assert times == sorted(times)
+    assert times[-1] <= horizon
+    assert [i for i, e in enumerate(events) if isinstance(e, RunEnded)] == [len(events) - 1]
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_each_task_ends_exactly_once_and_a_client_runs_at_most_one(fleet, pace, horizon):
+    events, _ = run(fleet, pace, horizon=horizon)
+    running, sent, ended = {}, 0, Counter()
+    for event in events:
+        match event:
+            case TasksSent():
+                assert event.first == sent  # ids are consecutive
+                for task, client in enumerate(event.clients.tolist(), start=sent):
+                    assert client not in running.values()
+                    running[task] = client
+                sent += len(event.clients)
+            case TaskArrived() | TaskLost():
+                assert running.pop(event.task) == event.client
+                ended[event.task] += 1
+            case TasksDropped():
+                for task, client in zip(event.tasks.tolist(), event.clients.tolist(), strict=True):
+                    assert running.pop(task) == client
+                    ended[task] += 1
+    assert not running
+    assert ended == Counter(range(sent))
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_versions_and_rounds_are_consecutive(fleet, pace, horizon):
+    events, end = run(fleet, pace, horizon=horizon)
+    assert [e.version for e in only(ModelCommitted, events)] == list(range(1, end.state.book.version + 1))
+    closed = [e.round for e in events if isinstance(e, ModelCommitted | RoundFailed)]
+    assert closed == list(range(len(closed)))
+    version = 0
+    for event in events:
+        if isinstance(event, ModelCommitted):
+            version = event.version
+        elif isinstance(event, TasksSent):
+            assert event.version == version  # the newest model goes out
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_nobody_is_folded_twice_and_only_who_arrived(fleet, pace, horizon):
+    events, _ = run(fleet, pace, horizon=horizon)
+    folded = [t for e in only(ReportsGathered, events) for t in e.tasks.tolist()]
+    assert len(folded) == len(set(folded))
+    assert set(folded) <= {e.task for e in only(TaskArrived, events)}
+    assert [len(e.tasks) for e in only(ReportsGathered, events)] == [e.folded for e in only(ModelCommitted, events)]
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_tasks_go_to_clients_that_are_ready_and_take_their_time(fleet, pace, horizon):
+    events, _ = run(fleet, pace, horizon=horizon)
+
+    def is_ready(client, time):
+        return any(a <= time % fleet.periods[client] < b for a, b in fleet.ready[client])
+
+    for event in only(TasksSent, events):
+        assert all(is_ready(c, event.time) for c in event.clients.tolist())
+    for event in only(TaskArrived, events):
+        assert event.seconds >= fleet.seconds[event.client] * (1 + event.task % 3)
+    assert all(fleet.seconds[e.client] == math.inf for e in only(TaskLost, events))
+
+
+@law
+@given(fleets(), st.integers(1, 4), st.integers(1, 20), st.integers(0, 2), horizons)
+def test_a_deadline_that_never_comes_is_readiness(fleet, cohort, t_break, min_clients, horizon):
+    common = {"t_break": float(t_break), "min_clients": min_clients}
+    stop = Stop(rounds=5, virtual_seconds=horizon)
+    waits, dates = (
+        events_of(toy_plan(policy, len(fleet), stop=stop), world_of(fleet))[0]
+        for policy in (readiness(cohort, ready_share=1.0, **common), deadline(cohort, seconds=math.inf, **common))
+    )
+    assert shown(dates[1:]) == shown(waits[1:])
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_doubling_all_durations_doubles_all_times_and_changes_nothing_else(fleet, pace, horizon):
+    once, _ = run(fleet, pace, horizon=horizon)
+    twice, _ = run(doubled(fleet), pace, horizon=horizon, scale=2.0)
+    assert shown(twice) == shown(once, scale=2.0)
+
+
+@law
+@given(fleets(), paces(), horizons, st.randoms(use_true_random=False))
+def test_renaming_clients_renames_the_journal_and_nothing_else(fleet, pace, horizon, random):
+    order = list(range(len(fleet)))
+    random.shuffle(order)
+    before, _ = run(fleet, pace, horizon=horizon)
+    after, _ = run(renamed(fleet, order), pace, horizon=horizon)
+    assert shown(after, names=order) == shown(before)
+
+
+@law
+@given(fleets(), paces(), horizons, st.booleans())
+def test_training_at_once_gives_the_same_events_as_training_late(fleet, pace, horizon, remembers):
+    toy = consensus(remembers=remembers)
+    late, at_once = (run(fleet, pace, horizon=horizon, algorithm=toy, eager=eager)[0] for eager in (False, True))
+    assert shown(at_once) == shown(late)
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_the_same_seed_gives_the_same_events(fleet, pace, horizon):
+    assert shown(run(fleet, pace, horizon=horizon)[0]) == shown(run(fleet, pace, horizon=horizon)[0])
+
+
+def test_another_seed_gives_another_run():
+    fleet = even_fleet(6, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    one, other = (
+        events_of(toy_plan(readiness(3), 6, seed=seed), world_of(fleet))[0] for seed in (3, 4)
+    )  # fmt: skip
+    assert shown(one[1:]) != shown(other[1:])
+
+
+def some_poisoned(poisoned):
+    """The remembering toy in which these clients report garbage every time."""
+    inner = consensus(remembers=True)
+
+    def local(client):
+        def report(job, dataset):
+            honest = inner.local(client)(job, dataset)
+            return (
+                replace(honest, update={"w": honest.update["w"] * np.float32("nan")}) if client in poisoned else honest
+            )
+
+        return report
+
+    return replace(inner, local=local)
+
+
+@law
+@given(
+    fleets(), paces("readiness", "deadline"), horizons, st.sets(st.integers(0, 6), max_size=2), st.booleans()
+)  # fmt: skip
+def test_memory_advances_only_when_a_report_is_folded(fleet, pace, horizon, poisoned, eager):
+    events, end = run(fleet, pace, horizon=horizon, rounds=8, algorithm=some_poisoned(poisoned), eager=eager)
+    client = {e.first + i: c for e in only(TasksSent, events) for i, c in enumerate(e.clients.tolist())}
+    folded = Counter(client[t] for e in only(ReportsGathered, events) for t in e.tasks.tolist())
+    assert {c: int(memory["count"][0]) for c, memory in end.memory.own.items()} == dict(folded)
+    assert not poisoned & set(end.memory.own)
+    assert {e.client for e in only(ReportRejected, events)} <= poisoned
+
+
+def test_the_law_of_memory_has_cases_of_every_kind():
+    # Without dropped, rejected and wasted reports in its worlds the law above would say little.
+    fleet = even_fleet(5, [2.0, 3.0, 6.0, 40.0, 50.0])
+    policy = deadline(4, seconds=30.0, t_break=1.0, min_share=0.75)
+    plan = toy_plan(policy, 5, algorithm=some_poisoned({0}), stop=Stop(rounds=12))
+    events, end = events_of(plan, world_of(fleet, steady=True))
+    assert only(ReportRejected, events)
+    assert only(TasksDropped, events)
+    assert any("reports arrived" in e.reason for e in only(RoundFailed, events))
+    counts = {c: int(m["count"][0]) for c, m in end.memory.own.items()}
+    assert counts
+    assert sum(counts.values()) == sum(e.folded for e in only(ModelCommitted, events))
+    assert set(counts) <= {1, 2}
+
+
+@law
+@given(
+    st.lists(st.integers(1, 50).map(float), min_size=2, max_size=7),
+    st.integers(1, 7),
+    st.randoms(use_true_random=False),
+)
+def test_the_order_of_arrival_within_a_round_leaves_the_model_bits_the_same(seconds, cohort, random):
+    shuffled = list(seconds)
+    random.shuffle(shuffled)
+    plan = toy_plan(readiness(min(cohort, len(seconds)), min_clients=0), len(seconds))
+    before, after = (events_of(plan, world_of(even_fleet(len(s), s)))[0] for s in (seconds, shuffled))
+    assert [e.model_hash for e in only(ModelCommitted, after)] == [e.model_hash for e in only(ModelCommitted, before)]
+    assert len(only(ModelCommitted, before)) == 4
+
+
+@law
+@given(st.integers(1, 7), st.integers(1, 30).map(float))
+def test_whoever_needs_exactly_the_deadline_is_folded(clients, seconds):
+    plan = toy_plan(deadline(clients, seconds=seconds, min_clients=0), clients)
+    events, _ = events_of(plan, world_of(even_fleet(clients, seconds), steady=True))
+    assert [e.folded for e in only(ModelCommitted, events)] == [clients] * 4
+    assert not only(TasksDropped, events)

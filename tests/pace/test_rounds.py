@@ -1,0 +1,113 @@
+"""Synchronous rounds by example: what the policy decides, given the book."""
+
+import math
+
+import pytest
+
+from fedfleet.core.records import NOTHING, Book, Decision
+from fedfleet.pace.rounds import deadline, readiness
+
+BOTH = pytest.mark.parametrize("make", [readiness, deadline])
+
+
+def waiting(**changes):
+    """A round of four that was sent at 20 and now stands at 25."""
+    usual = {"now": 25.0, "sent_at": 20.0, "wanted": 4, "selected": 4, "running": 4}
+    return Book(**{**usual, **changes})
+
+
+@BOTH
+def test_t_break_passes_before_a_round(make):
+    policy = make(4, t_break=20.0)
+    assert policy.decide(Book(now=100.0, opened_at=100.0)) == Decision(wake_at=120.0)
+    assert policy.decide(Book(now=119.0, opened_at=100.0)) == Decision(wake_at=120.0)
+    assert policy.decide(Book(now=120.0, opened_at=100.0)) == Decision(ask=4)
+
+
+@BOTH
+def test_nothing_is_decided_while_candidates_are_awaited(make):
+    assert make(4).decide(waiting(asking=True, selected=0, running=0)) is NOTHING
+
+
+@BOTH
+@pytest.mark.parametrize(("selected", "goes_on"), [(1, False), (2, True), (3, True)])
+def test_fewer_than_min_clients_end_the_round(make, selected, goes_on):
+    decision = make(4, min_clients=2).decide(waiting(selected=selected, running=selected, answered=True))
+    assert bool(decision.abandon) != goes_on
+    if not goes_on:
+        assert decision == Decision(abandon="fewer than 2 clients could be selected", drop=0)
+
+
+@BOTH
+def test_nobody_is_too_few_even_if_none_are_required(make):
+    assert make(4, min_clients=0).decide(waiting(selected=0, running=0, answered=True)).abandon
+    assert not make(4, min_clients=0).decide(waiting(selected=1, running=1, answered=True)).abandon
+
+
+@BOTH
+def test_all_reports_commit_at_once(make):
+    assert make(4).decide(waiting(arrived=4, running=0)) == Decision(commit=True, drop=0)
+    assert make(4).decide(waiting(arrived=3, running=1)) is NOTHING
+
+
+@pytest.mark.parametrize(
+    ("share", "selected", "enough"), [(0.8, 5, 4), (0.5, 5, 3), (1.0, 5, 5), (0.01, 5, 1), (0.6, 10, 6)]
+)
+def test_readiness_waits_for_its_share(share, selected, enough):
+    policy = readiness(selected, ready_share=share, min_share=0.0)
+    book = {"wanted": selected, "selected": selected}
+    assert policy.decide(waiting(arrived=enough - 1, running=selected - enough + 1, **book)) is NOTHING
+    assert policy.decide(waiting(arrived=enough, running=selected - enough, **book)) == Decision(commit=True, drop=0)
+
+
+def test_readiness_waits_as_long_as_it_takes():
+    assert readiness(4).decide(waiting(now=1e9, arrived=3, running=1)) is NOTHING
+
+
+def test_a_round_in_which_everyone_was_lost_fails():
+    decision = readiness(4).decide(waiting(arrived=0, lost=4, running=0))
+    assert decision == Decision(abandon="0 of at least 1 reports arrived", drop=0)
+
+
+@BOTH
+@pytest.mark.parametrize(("arrived", "commits"), [(1, False), (2, True)])
+def test_min_share_is_of_what_was_wanted(make, arrived, commits):
+    # 0.2 of 10 wanted is 2, however few were selected.
+    decision = make(10, min_share=0.2).decide(
+        waiting(wanted=10, selected=5, arrived=arrived, lost=5 - arrived, running=0)
+    )
+    assert decision.commit == commits
+    assert bool(decision.abandon) != commits
+    assert decision.drop == 0
+
+
+def test_min_share_is_not_raised_by_rounding():
+    # 0.7 * 10 is 7.000000000000001 if one is careless.
+    book = waiting(wanted=10, selected=10, arrived=7, lost=3, running=0)
+    assert readiness(10, min_share=0.7).decide(book).commit
+
+
+def test_the_deadline_is_set_when_tasks_go_out_and_not_moved_after():
+    policy = deadline(4, seconds=120.0)
+    assert policy.decide(waiting(now=20.0, answered=True)) == Decision(wake_at=140.0)
+    assert policy.decide(waiting(now=60.0, arrived=1, running=3)) is NOTHING
+
+
+@pytest.mark.parametrize(("now", "commits"), [(139.9, False), (140.0, True), (141.0, True)])
+def test_at_the_deadline_what_has_arrived_is_committed(now, commits):
+    decision = deadline(4, seconds=120.0).decide(waiting(now=now, arrived=2, running=2))
+    assert decision == (Decision(commit=True, drop=0) if commits else NOTHING)
+
+
+def test_at_the_deadline_too_few_reports_fail_the_round():
+    decision = deadline(4, seconds=120.0, min_share=0.5).decide(waiting(now=140.0, arrived=1, running=3))
+    assert decision == Decision(abandon="1 of at least 2 reports arrived", drop=0)
+
+
+def test_no_deadline_needs_no_timer():
+    assert deadline(4, seconds=math.inf).decide(waiting(now=20.0, answered=True)) is NOTHING
+
+
+def test_policies_say_their_name_and_cohort():
+    assert (readiness(7).name, readiness(7).cohort) == ("readiness", 7)
+    assert (deadline(7).name, deadline(7).cohort) == ("deadline", 7)

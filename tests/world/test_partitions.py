@@ -1,0 +1,159 @@
+"""Partitions: every row is held once, nobody goes short, and skew is what was asked for."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Dataset, Task
+from fedfleet.core.rng import client_keys, stream
+from fedfleet.world.partitions import by_label, by_owner, dirichlet, hold, iid
+
+SPLITS = ("train", "valid", "test")
+RECIPES = {
+    "iid": iid(),
+    "dirichlet": dirichlet(0.3),
+    "tiny alpha": dirichlet(1e-6),
+    "by_label": by_label(2),
+    "by_owner": by_owner(),
+}
+
+
+def toy_task(*, rows=1000, classes=10, people=15, holdout=100):
+    """Balanced labels, made by people of unlike diligence."""
+    rng = stream(1, "toy task")
+    y = np.arange(rows) % classes
+    owner = np.minimum(rng.geometric(0.2, rows), people) - 1
+    dataset = Dataset(np.zeros((rows, 1), np.float32), y, classes, owner)
+    return Task("toy", dataset, np.sort(rng.permutation(rows)[:holdout]), lambda: None, lambda seed: {})
+
+
+def shards(data, clients):
+    return [np.concatenate([data.shard(c, split, 0) for split in SPLITS]) for c in range(clients)]
+
+
+@pytest.mark.parametrize("clients", [1, 7, 40, 180])
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_every_row_is_held_exactly_once(recipe, clients):
+    task = toy_task()
+    data = hold(RECIPES[recipe], task, client_keys(clients), seed=4)
+    held = np.concatenate([*shards(data, clients), data.holdout])
+    assert np.array_equal(np.sort(held), np.arange(1000))
+    assert np.array_equal(data.holdout, task.holdout)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_everyone_has_min_samples(recipe):
+    data = hold(RECIPES[recipe], toy_task(), client_keys(100), seed=4, min_samples=8)
+    assert min(map(len, shards(data, 100))) >= 8
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_sizes_testers_and_splits_agree(recipe):
+    data = hold(RECIPES[recipe], toy_task(), client_keys(60), seed=4)
+    assert data.sizes(0).tolist() == [len(data.shard(c, "train", 0)) for c in range(60)]
+    assert data.sizes(0).min() >= 1
+    assert data.testers.tolist() == [c for c in range(60) if len(data.shard(c, "test", 0))]
+    total = [sum(len(data.shard(c, split, 0)) for c in range(60)) for split in SPLITS]
+    assert np.allclose(np.array(total) / 900, [0.6, 0.2, 0.2], atol=0.04)
+
+
+def test_a_client_without_test_samples_is_no_tester():
+    data = hold(iid(), toy_task(), client_keys(10), seed=4, split=(8, 2, 0))
+    assert len(data.testers) == 0
+    assert data.sizes(0).sum() == 720
+
+
+def test_the_same_seed_deals_the_same_and_another_does_not():
+    one, same, other = (shards(hold(dirichlet(0.5), toy_task(), client_keys(20), seed=s), 20) for s in (4, 4, 5))
+    assert all(map(np.array_equal, one, same))
+    assert not all(map(np.array_equal, one, other))
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_a_renamed_client_takes_its_shard_along(recipe):
+    keys, order = client_keys(20), stream(0, "names").permutation(20)
+    before = shards(hold(RECIPES[recipe], toy_task(), keys, seed=4), 20)
+    after = shards(hold(RECIPES[recipe], toy_task(), keys[order], seed=4), 20)
+    assert all(np.array_equal(before[old], after[new]) for new, old in enumerate(order))
+
+
+def skew(recipe, clients=20):
+    """The mean share of a client's most frequent label."""
+    task = toy_task(rows=5000)
+    held = shards(hold(recipe, task, client_keys(clients), seed=4), clients)
+    return np.mean([np.bincount(task.dataset.y[rows]).max() / len(rows) for rows in held])
+
+
+def test_iid_clients_are_alike():
+    data = hold(iid(), toy_task(), client_keys(7), seed=4)
+    sizes = [len(s) for s in shards(data, 7)]
+    assert max(sizes) - min(sizes) <= 1
+    assert skew(iid()) < 0.2
+
+
+def test_smaller_alpha_means_more_skew():
+    found = [skew(dirichlet(alpha)) for alpha in (100.0, 1.0, 0.1)]
+    assert found == sorted(found)
+    assert found[0] < 0.2
+    assert found[2] > 0.45
+
+
+def test_an_alpha_so_small_that_all_draws_underflow_is_still_the_most_skewed():
+    task = toy_task(rows=5000)
+    rows = np.arange(5000)
+    client = dirichlet(1e-6)(task.dataset, rows, 20, stream(4, "deal"))
+    holders = [len(np.unique(client[task.dataset.y == label])) for label in range(10)]
+    assert holders == [1] * 10
+    assert len(np.unique(client)) > 1
+
+
+@pytest.mark.parametrize(("labels", "clients"), [(1, 10), (2, 10), (2, 50), (5, 20)])
+def test_by_label_gives_few_labels(labels, clients):
+    # Blocks that divide the classes evenly hold one label each.
+    task = replace(toy_task(holdout=0), holdout=np.zeros(0, np.int64))
+    data = hold(by_label(labels), task, client_keys(clients), seed=4)
+    for rows in shards(data, clients):
+        assert len(np.unique(task.dataset.y[rows])) <= labels
+        assert len(rows) == 1000 // clients
+
+
+def test_fewer_clients_than_people_merges_whole_people():
+    task = toy_task()
+    held = shards(hold(by_owner(), task, client_keys(6), seed=4, min_samples=1), 6)
+    people = [set(task.dataset.owner[rows].tolist()) for rows in held]
+    assert sum(map(len, people)) == len(set().union(*people)) == 15
+    assert all(2 <= len(p) <= 3 for p in people)
+
+
+def test_as_many_clients_as_people_are_the_people():
+    task = toy_task()
+    held = shards(hold(by_owner(), task, client_keys(15), seed=4, min_samples=1), 15)
+    assert sorted(len(set(task.dataset.owner[rows].tolist())) for rows in held) == [1] * 15
+
+
+def test_more_clients_than_people_splits_those_with_most():
+    task = toy_task()
+    held = shards(hold(by_owner(), task, client_keys(30), seed=4, min_samples=1), 30)
+    owners = task.dataset.owner
+    assert all(len(np.unique(owners[rows])) == 1 for rows in held)
+    parts = np.bincount([owners[rows[0]] for rows in held], minlength=15)
+    rows_of = np.bincount(np.delete(owners, task.holdout), minlength=15)
+    split = parts > 1
+    assert parts[np.argmax(rows_of)] == parts.max() > 1
+    # Nobody's parts are larger than the parts of a split person were before the last cut.
+    assert (rows_of / parts).max() <= (rows_of[split] / (parts[split] - 1)).min()
+
+
+def test_by_owner_needs_owners():
+    task = toy_task()
+    nameless = replace(task, dataset=replace(task.dataset, owner=None))
+    with pytest.raises(BadInput, match="by_owner"):
+        hold(by_owner(), nameless, client_keys(5), seed=4)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_too_many_clients_are_refused_with_the_numbers(recipe):
+    with pytest.raises(BadInput, match=r"world.clients: 181 clients .* need 905 samples, .* leaves 900"):
+        hold(RECIPES[recipe], toy_task(), client_keys(181), seed=4)
