@@ -15,7 +15,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.events import Event
+from fedfleet.core.events import Event, RunBegan
 from fedfleet.core.intervals import Traces, traces
 from fedfleet.core.parts import Algorithm, DeviceSource, Plan, Policy, Selector, World
 from fedfleet.core.records import NOTHING, Book, ClientScores, Cost, Decision, Floats, Ints, Keys, Roster, Stop
@@ -63,8 +63,8 @@ def doubled(fleet: Fleet) -> Fleet:
 
 def renamed(fleet: Fleet, order: Sequence[int]) -> Fleet:
     """The fleet in which old client order[i] has the new index i, and takes key, device and states along."""
-    take: Callable[[Sequence[Any]], tuple[Any, ...]] = lambda column: tuple(column[i] for i in order)  # noqa: E731
-    return Fleet(fleet.keys[list(order)], take(fleet.seconds), take(fleet.periods), take(fleet.ready))
+    columns = (fleet.seconds, fleet.periods, fleet.ready)
+    return Fleet(fleet.keys[list(order)], *(tuple(column[i] for i in order) for column in columns))
 
 
 def traces_of(spans: Sequence[Spans], periods: Sequence[float], starts: Sequence[float] | None = None) -> Traces:
@@ -189,7 +189,7 @@ def toy_plan(
     """A plan for the consensus toy."""
     return Plan(
         seed, algorithm or consensus(), choose or uniform(), pace, stop or Stop(rounds=4), consensus_start(), clients
-    )  # fmt: skip
+    )
 
 
 def events_of(plan: Plan, world: World, *, eager: bool = False) -> tuple[list[Event], Simulation]:
@@ -227,9 +227,9 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
             continue
         if f.name in ("time", "seconds"):
             value = value * scale
-        elif f.name in ("client", "clients") and names is not None and isinstance(value, int | np.ndarray):
-            if type(event).__name__ != "RunBegan":  # there `clients` is how many there are
-                value = np.asarray(names)[value]
+        elif names is not None and f.name in ("client", "clients") and not isinstance(event, RunBegan):
+            # RunBegan says how many clients there are, not which; scores are renamed below.
+            value = value if value is None or isinstance(value, ClientScores) else np.asarray(names)[value]
         shown.append((f.name, _values(value, names)))
     return tuple(shown)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import tomllib
@@ -106,7 +107,7 @@ def load_spec(path: str | Path, words: Sequence[str] = ()) -> Spec:
 
 def with_words(table: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """The table with `a.b=value` words applied; a value is read as TOML, else as text."""
-    table = json.loads(json.dumps(table, default=str)) if words else table
+    table = copy.deepcopy(table)
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not all(key.split(".")):
@@ -118,7 +119,9 @@ def with_words(table: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
         place = table
         *path, last = key.split(".")
         for part in path:
-            place = place.setdefault(part, {})
+            inner = place.get(part, {})
+            place[part] = {"use": inner} if isinstance(inner, str) else inner  # a bare name stands for its part
+            place = place[part]
             if not isinstance(place, dict):
                 raise BadInput(f"{word!r}: {part!r} holds a value, not a table")
         place[last] = value

@@ -62,6 +62,8 @@ def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], t
     least = math.ldexp(1.0, -_WEIGHT_BITS)  # less would count as nothing, and nothing has no mean
     if not least <= weight <= total_weight:
         return f"its weight {weight} is not in [{least:.3g}, {total_weight:g}]"
+    if not like and not update:
+        return None
     odd = mismatch(update, like)
     if odd:
         return odd

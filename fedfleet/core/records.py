@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from annotated_types import Gt, Lt
@@ -147,8 +147,7 @@ FATES = ("folded", "rejected", "wasted", "lost", "dropped")
 FOLDED, REJECTED, WASTED, LOST, DROPPED = range(5)
 
 
-@dataclass(frozen=True, slots=True)
-class Book:
+class Book(NamedTuple):
     """What a pacing policy may know: the present round in numbers.
 
     `wanted`, `selected` and `lost` count this round; `arrived` counts reports not yet folded, `running` all tasks out.

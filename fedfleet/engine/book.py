@@ -15,19 +15,18 @@ from fedfleet.engine.state import Ending, RunState, endings
 
 def with_book(state: RunState, **changes: Any) -> RunState:
     """The state with these entries of its book changed."""
-    return replace(state, book=replace(state.book, **changes))
+    return state._replace(book=state.book._replace(**changes))
 
 
 def changed(state: RunState, **changes: Any) -> RunState:
     """The state with these fields changed."""
-    return replace(state, **changes)
+    return state._replace(**changes)
 
 
 def sent_out(state: RunState, wave: Wave) -> RunState:
     """The state with the tasks of this wave running."""
     n = len(wave)
-    return replace(
-        state,
+    return state._replace(
         running=state.running.update(dict.fromkeys(range(wave.first, wave.first + n), wave)),
         next_task=wave.first + n,
         progress=replace(state.progress, updates=state.progress.updates + n),
@@ -54,18 +53,18 @@ def dropped(state: RunState, rounds_ago: int) -> tuple[RunState, TasksDropped | 
     clients = np.array([w.asked.clients[t - w.first] for t, w in zip(tasks, waves, strict=True)], np.int64)
     seconds = np.array([now - w.time for w in waves])
     event = TasksDropped(now, np.array(tasks, np.int64), clients, seconds)
-    return with_book(replace(state, running=running, ended=ended), running=state.book.running - len(tasks)), event
+    return with_book(state._replace(running=running, ended=ended), running=state.book.running - len(tasks)), event
 
 
 def learnt(plan: Plan, state: RunState, fact: ReportsGathered | None) -> RunState:
     """The state after the selector learnt how the round's tasks ended; without a fact, arrivals came for nothing."""
     last = state.gathering if fact is not None else state.ended
-    after = replace(state, gathering=None) if fact is not None else with_book(replace(state, ended=None), arrived=0)
+    after = state._replace(gathering=None) if fact is not None else with_book(state._replace(ended=None), arrived=0)
     if plan.choose.learn is None or last is None:
         return after
     found = endings(last)
     ended = _columns(found, fact)
-    return replace(after, selector=plan.choose.learn(state.selector, ended, state.book.now))
+    return after._replace(selector=plan.choose.learn(state.selector, ended, state.book.now))
 
 
 def _columns(found: list[Ending], fact: ReportsGathered | None) -> Ended:

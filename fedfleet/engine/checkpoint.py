@@ -36,7 +36,7 @@ def freeze(state: RunState) -> Frozen:
         columns = (a.clients, a.steps, a.share, wave.keys, c.samples, c.bytes_down, c.bytes_up)
         arrays |= {f"wave/{wave.first}/{n}": v for n, v in zip(_COLUMNS, columns, strict=True)}
     meta = {
-        "book": asdict(state.book),
+        "book": state.book._asdict(),
         "progress": asdict(state.progress),
         "server": order[id(state.server)],
         "waves": [[w.first, w.round, w.version, w.time, order[id(w.server)]] for w in waves.values()],

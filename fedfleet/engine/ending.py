@@ -51,10 +51,10 @@ def start(state: RunState, reason: str) -> Step:
     if gone is not None:
         outcomes, commands = (gone,), (Forget(gone.tasks, gone.clients),)
     evaluate = Evaluate(state.book.version, state.server, clients=True)
-    return Step(replace(state, phase=Phase.ENDING, reason=reason), outcomes, (*commands, evaluate))
+    return Step(state._replace(phase=Phase.ENDING, reason=reason), outcomes, (*commands, evaluate))
 
 
 def finish(state: RunState) -> Step:
     """The last event."""
     ended = RunEnded(state.book.now, state.reason)
-    return Step(replace(state, phase=Phase.DONE), (ended,), (Finish(state.reason),))
+    return Step(state._replace(phase=Phase.DONE), (ended,), (Finish(state.reason),))

@@ -21,7 +21,7 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1)] = 1.3) -> Poli
     def decide(book: Book) -> Decision:
         # ceil(n f) was wanted, so floor(wanted / f) is n again.
         wanted = math.floor(book.wanted / factor + 1e-9)
-        seen = replace(book, wanted=wanted, selected=min(book.selected, wanted) if book.wanted else 0)
+        seen = book._replace(wanted=wanted, selected=min(book.selected, wanted) if book.wanted else 0)
         decision = policy.decide(seen)
         return replace(decision, ask=math.ceil(decision.ask * factor - 1e-9)) if decision.ask else decision
 

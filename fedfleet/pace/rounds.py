@@ -45,7 +45,8 @@ def deadline(
 
 
 def _rounds(cohort: int, ready_share: float, seconds: float, t_break: float, min_clients: int, min_share: float):
-    few = f"fewer than {min_clients} clients could be selected"
+    least = max(min_clients, 1)
+    few = f"fewer than {least} clients could be selected"
 
     def decide(book: Book) -> Decision:
         if book.wanted == 0:
@@ -53,10 +54,10 @@ def _rounds(cohort: int, ready_share: float, seconds: float, t_break: float, min
             return Decision(ask=cohort) if book.now >= start else Decision(wake_at=start)
         if book.asking:
             return NOTHING
-        if book.selected < max(min_clients, 1):
+        if book.selected < least:
             return Decision(abandon=few, drop=0)
         over = book.now >= book.sent_at + seconds
-        # The small slack keeps 0.8 * 5 = 4.000000000000001 at four.
+        # The small slack keeps 0.14 * 50 = 7.000000000000001 at seven.
         enough = book.arrived >= math.ceil(ready_share * book.selected - 1e-9)
         if over or enough or book.running == 0:
             need = max(1, math.ceil(min_share * book.wanted - 1e-9))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -36,22 +37,29 @@ class ClientMemory:
         return self.lent.pop(task, None)
 
 
-def job_for(plan: Plan, world: World, memory: ClientMemory, wave: Wave, task: int) -> Job:
-    """The complete work of one task, from the model version that it was sent with."""
-    slot = task - wave.first
-    client = int(wave.asked.clients[slot])
-    rows = training_rows(world.data, client, wave.round, float(wave.asked.share[slot]))
-    algorithm = plan.algorithm
-    return Job(
-        task, client, int(wave.keys[slot]), plan.seed, algorithm.offer(wave.server, client), algorithm.local(client),
-        rows, int(wave.asked.steps[slot]), memory.lent.get(task) if algorithm.remembers else None,
-    )  # fmt: skip
+def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int], waves: Iterable[Wave]) -> list[Job]:
+    """The complete work of each task, from the model version that it was sent with."""
+    algorithm, data, seed = plan.algorithm, world.data, plan.seed
+    lent = memory.lent if algorithm.remembers else {}
+    jobs: list[Job] = []
+    wave: Wave | None = None
+    columns: tuple[list[Any], ...] = ()
+    for task, own in zip(tasks, waves, strict=True):
+        if own is not wave:  # tasks of one wave come together: its columns become plain lists once
+            wave = own
+            columns = tuple(c.tolist() for c in (own.asked.clients, own.keys, own.asked.steps, own.asked.share))
+        slot = task - own.first
+        client, key, steps, share = (column[slot] for column in columns)
+        rows = training_rows(data, client, own.round, share)
+        offered = algorithm.offer(own.server, client)
+        jobs.append(Job(task, client, key, seed, offered, algorithm.local(client), rows, steps, lent.get(task)))
+    return jobs
 
 
 def training_rows(data: DataSource, client: int, round: int, share: float) -> Ints:
     """The rows that a task trains on: the first `share` of its client's shard."""
     rows = data.shard(client, "train", round)
-    return rows[: math.ceil(share * len(rows))] if share < 1.0 else rows
+    return rows if share >= 1.0 else rows[: math.ceil(share * len(rows))]
 
 
 def gather(
@@ -65,8 +73,7 @@ def gather(
 ) -> ReportsGathered:
     """Train (unless the reports are there already), check and fold, in task order."""
     if reports is None:
-        jobs = [job_for(plan, world, memory, w, t) for t, w in zip(command.tasks, command.waves, strict=True)]
-        reports = execute.train(jobs)
+        reports = execute.train(jobs_for(plan, world, memory, command.tasks, command.waves))
     return fold_reports(plan, memory, command.server, command.contexts, reports, now)
 
 

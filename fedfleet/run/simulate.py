@@ -18,11 +18,11 @@ import numpy as np
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, TaskArrived, TaskLost, TimerFired
-from fedfleet.core.parts import Executor, Job, Plan, World
+from fedfleet.core.parts import Executor, Plan, World
 from fedfleet.core.records import Cost, Floats, Ints, Report, Roster, Wave, whole_work
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState
-from fedfleet.run.gather import ClientMemory, evaluate, gather, job_for, probe_losses
+from fedfleet.run.gather import ClientMemory, evaluate, gather, jobs_for, probe_losses
 from fedfleet.run.journal import Journal
 
 
@@ -183,7 +183,8 @@ def send(sim: Simulation, wave: Wave) -> None:
 
 def train_now(sim: Simulation, wave: Wave, slots: Sequence[int]) -> None:
     """Train these tasks of a wave and hold their reports until they are gathered or forgotten."""
-    jobs: list[Job] = [job_for(sim.plan, sim.world, sim.memory, wave, wave.first + s) for s in slots]
+    tasks = [wave.first + slot for slot in slots]
+    jobs = jobs_for(sim.plan, sim.world, sim.memory, tasks, [wave] * len(tasks))
     for report in sim.execute.train(jobs):
         sim.held[report.task] = report
 

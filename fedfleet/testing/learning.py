@@ -49,7 +49,9 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     sizes = np.array([20, 11, 1])
     cost = algorithm.cost(server, whole_work(clients), sizes)
     for column in (cost.samples, cost.bytes_down, cost.bytes_up):
-        assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), "a cost must be finite, one per task"
+        assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), (
+            "a cost must be finite, one per task"
+        )
     rows = [np.arange(20), np.arange(20, 31), np.arange(31, 32)]
     jobs = [_job(algorithm, server, int(c), rows[i]) for i, c in enumerate(clients)]
     before = content_hash(server.params)
@@ -57,8 +59,12 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     assert content_hash(server.params) == before, "training must not change the model that was offered"
     for a, b, job in zip(first, again, jobs, strict=True):
         assert (a.task, a.client) == (job.task, job.client), "reports must come in the order of the jobs"
-        assert content_hash(a.update) == content_hash(b.update), "a client's update must not depend on who trains before it"
-        assert algorithm.fold.check(server, a) is None, f"its own fold refuses a healthy update: {algorithm.fold.check(server, a)}"
+        assert content_hash(a.update) == content_hash(b.update), (
+            "a client's update must not depend on who trains before it"
+        )
+        assert algorithm.fold.check(server, a) is None, (
+            f"its own fold refuses a healthy update: {algorithm.fold.check(server, a)}"
+        )
     acc = algorithm.fold.zero(server)
     for report in first:
         acc = algorithm.fold.add(acc, report, Context(0, 1.0, report.client))

@@ -16,7 +16,9 @@ def check_device_source(source: DeviceSource, clients: int) -> None:
     """Time is positive, grows with the work, and is a pure function of client, cost, start and task."""
     assert len(source.kinds) == clients, "every client needs a kind"
     everyone, tasks = np.arange(clients), np.arange(100, 100 + clients)
-    small, large = (Cost(np.full(clients, s), np.full(clients, b), np.full(clients, b)) for s, b in ((1.0, 1e5), (10.0, 1e6)))
+    small, large = (
+        Cost(np.full(clients, s), np.full(clients, b), np.full(clients, b)) for s, b in ((1.0, 1e5), (10.0, 1e6))
+    )
     first = source.seconds(everyone, small, 0.0, tasks)
     assert first.shape == (clients,) and (first >= 0).all(), "seconds must be one number per client, not negative"
     assert np.array_equal(first, source.seconds(everyone, small, 0.0, tasks)), "asked twice, answered differently"
@@ -35,7 +37,9 @@ def check_state_source(source: StateSource, clients: int) -> None:
         assert answer.shape == (clients,), "online must answer for every client"
         seen |= answer
     for t, answer in list(zip(times, answers, strict=True))[::-40]:
-        assert np.array_equal(source.online(float(t)), answer), "asked again, or with the clock set back, it answers differently"
+        assert np.array_equal(source.online(float(t)), answer), (
+            "asked again, or with the clock set back, it answers differently"
+        )
     work = np.full(clients, 100.0)
     ends = source.finish(everyone, 50.0, work)
     assert (ends >= 150.0 - 1e-9).all() and np.isfinite(ends).all(), "100 seconds of work take at least 100 seconds"
@@ -62,7 +66,9 @@ def check_partition(make: Callable[[], PartitionRecipe], task: Task, *, clients:
     again = hold(make(), task, keys, 3)
     renamed = hold(make(), task, keys[::-1].copy(), 3)
     for c in range(clients):
-        assert np.array_equal(source.shard(c, "train", 0), again.shard(c, "train", 0)), "the same seed must deal the same"
+        assert np.array_equal(source.shard(c, "train", 0), again.shard(c, "train", 0)), (
+            "the same seed must deal the same"
+        )
         there = np.sort(np.concatenate([renamed.shard(clients - 1 - c, s, 0) for s in ("train", "valid", "test")]))
         here = np.sort(np.concatenate([source.shard(c, s, 0) for s in ("train", "valid", "test")]))
         assert np.array_equal(there, here), "a renamed client must keep its data"

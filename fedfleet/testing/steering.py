@@ -15,7 +15,9 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12) -
     state = selector.initial
     for round_ in range(rounds):
         there = np.flatnonzero(stream(3, "there", round_).random(clients) < 0.6)
-        stats = {name: stream(4, name, round_).random(len(there)) for name in ("loss", "seconds")} if selector.probe else {}
+        stats = (
+            {name: stream(4, name, round_).random(len(there)) for name in ("loss", "seconds")} if selector.probe else {}
+        )
         roster = Roster(there, keys[there], np.full(len(there), 20), stats)
         for n in (0, 1, 7, len(there)):
             asked = selector.pick(state, roster, n, Draw(1, round_))
@@ -23,7 +25,9 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12) -
             assert len(asked.clients) <= n, f"asked for {n}, picked {len(asked.clients)}"
             assert len(set(asked.clients.tolist())) == len(asked.clients), "a client was picked twice"
             assert np.isin(asked.clients, there).all(), "a client was picked that is not on the roster"
-            assert np.array_equal(asked.clients, again.clients), "the same state, roster and address must give the same pick"
+            assert np.array_equal(asked.clients, again.clients), (
+                "the same state, roster and address must give the same pick"
+            )
             assert (asked.steps >= 0).all() and ((asked.share > 0) & (asked.share <= 1)).all(), "work must be possible"
         if selector.probe is not None:
             probed, _ = selector.probe(state, roster, 7, Draw(1, round_))

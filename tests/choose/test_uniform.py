@@ -86,6 +86,11 @@ def test_ties_are_picked_once_each(values, n):
     assert column[places].tolist() == sorted(values)[:n]
 
 
+def test_smallest_of_values_that_are_not_spread_like_hashes():
+    column = np.arange(2**64 - 200, 2**64 - 100, dtype=np.uint64)[::-1]
+    assert smallest(column, 3).tolist() == [99, 98, 97]
+
+
 @pytest.mark.parametrize("n", [1, 100, 1000, 5000, 19_999])
 def test_smallest_of_many_hashes(n):
     column = hash_keys(1, "x", client_keys(20_000))

@@ -1,6 +1,7 @@
 """The exact mean: no order of arrival, chunking or layer of edges can change a bit."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -52,9 +53,7 @@ def test_a_thousand_updates_in_any_order_and_any_chunks_give_the_same_bits(two_l
         assert bits(summed(shuffled, heavy, scales, like), scales) == expected
         cuts = np.sort(rng.integers(0, 1001, rng.integers(1, 40)))
         edges = [0, *cuts.tolist(), 1000]
-        chunks = [
-            summed(shuffled[a:b], heavy[a:b], scales, like) for a, b in zip(edges[:-1], edges[1:], strict=True)
-        ]  # fmt: skip
+        chunks = [summed(shuffled[a:b], heavy[a:b], scales, like) for a, b in pairwise(edges)]
         # Any two chunks may meet first: merged along a random tree, not along a line.
         while len(chunks) > 1:
             i, j = rng.choice(len(chunks), 2, replace=False).tolist()

@@ -62,8 +62,8 @@ def test_ready_until_equals_looking(fleet, time):
     for own, period, start, answer, end in zip(spans, periods, starts, ready, until, strict=True):
         assert end > time
         assert all(is_ready(own, period, start, s) == answer for s in range(time, int(end)))
-        # An answer holds as long as it can, but it may be given anew where two spans touch or the period turns.
-        edges = {x % period for span in own for x in span} | {0}
+        # An answer holds as long as it can; it may be given anew where two spans touch, also across the period's turn.
+        edges = {x % period for span in own for x in span}
         assert is_ready(own, period, start, int(end)) != answer or (end - start) % period in edges
 
 

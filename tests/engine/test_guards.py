@@ -92,20 +92,20 @@ def test_answers_need_questions(fact, why):
 def test_candidates_may_not_be_asked_for_in_reply_to_candidates():
     plan = toy_plan(policy(lambda book: Decision(ask=2)), 4)
     state, _ = after(plan, [EVALUATED])
-    with pytest.raises(RunFailed, match="policy 'stubborn' asks for candidates in reply to candidates at time 0.0"):
+    with pytest.raises(RunFailed, match="policy 'stubborn' asks for candidates in reply to candidates"):
         step(plan, state, CandidatesSeen(0.0, roster_of()))
 
 
 @pytest.mark.parametrize("wake", [0.0, -1.0])
 def test_a_wake_up_lies_in_the_future(wake):
     plan = toy_plan(policy(lambda book: Decision(wake_at=book.now + wake)), 4)
-    with pytest.raises(RunFailed, match="policy 'stubborn' wants to wake at .*, which is not after 0.0"):
+    with pytest.raises(RunFailed, match=r"policy 'stubborn' wants to wake at .*, which is not after 0.0"):
         after(plan, [EVALUATED])
 
 
 def test_abandoning_round_after_round_is_noticed():
     plan = toy_plan(policy(lambda book: Decision(abandon="no mood")), 4, stop=Stop(rounds=10_000))
-    with pytest.raises(RunFailed, match="policy 'stubborn' abandons round after round at time 0.0"):
+    with pytest.raises(RunFailed, match="policy 'stubborn' abandons round after round"):
         after(plan, [EVALUATED])
 
 
@@ -113,14 +113,13 @@ def test_zeno_is_noticed():
     # Without a break between rounds a fleet of nobody is asked again and again at the same instant.
     plan = toy_plan(readiness(2, t_break=0.0), 4, stop=Stop(rounds=10_000))
     state, _ = after(plan, [EVALUATED])
-    asked = 0
+    while state.instant < FACTS_PER_INSTANT:
+        state, outcomes, _ = step(plan, state, CandidatesSeen(0.0, roster_of()))
+        assert only(RoundFailed, outcomes)
     with pytest.raises(
         RunFailed, match=r"more than 1000 facts at time 0.0 .*: policy 'readiness' or selector 'uniform'"
     ):
-        while True:
-            state, outcomes, _ = step(plan, state, CandidatesSeen(0.0, roster_of()))
-            asked += len(only(RoundFailed, outcomes))
-    assert FACTS_PER_INSTANT - 2 <= asked <= FACTS_PER_INSTANT
+        step(plan, state, CandidatesSeen(0.0, roster_of()))
 
 
 def test_many_arrivals_at_one_instant_are_no_zeno():

@@ -1,5 +1,6 @@
 """Reports that are rejected, stale, wasted or dropped; selectors that probe and learn."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -54,8 +55,7 @@ def test_a_bad_report_arrives_weighs_nothing_and_is_named(why, eager):
     assert rejected.client == 2
     assert len(only(TaskArrived, events)) == 4
     assert rejected.task in [e.task for e in only(TaskArrived, events) if e.client == 2]
-    with pytest.raises(AssertionError, match=f"^client 2: {why}$"):
-        raise AssertionError(rejected.reason)
+    assert re.fullmatch(f"client 2: {why}", rejected.reason)
     (committed,) = only(ModelCommitted, events)
     assert committed.folded == 3
     kinds = kinds_of(events)
@@ -153,7 +153,7 @@ def test_who_is_not_dropped_reports_later_with_its_staleness():
     )
     events, _ = events_of(plan, world_of(fleet, steady=True))
     assert [e.time for e in only(ModelCommitted, events)][:3] == [1.5, 3.0, 4.5]
-    first = {task: context for task, context in notes}
+    first = dict(notes)
     # Task 0 was sent at 0.5 with version 0 and arrived at 4.0, when version 2 had been committed.
     assert (first[0].client, first[0].staleness, first[0].seconds) == (0, 2, 3.5)
     sent = {e.first + i: e for e in only(TasksSent, events) for i in range(len(e.clients))}
@@ -200,9 +200,12 @@ def test_a_selector_learns_how_every_task_ended():
     log = []
     fleet = even_fleet(5, [2.0, 4.0, float("inf"), 50.0, 3.0])
     plan = toy_plan(
-        deadline(5, seconds=10.0, t_break=1.0), 5, algorithm=spoilt({1}, SPOILS["leaf 'w' is not finite"]),
-        choose=learning(log), stop=Stop(rounds=1),
-    )  # fmt: skip
+        deadline(5, seconds=10.0, t_break=1.0),
+        5,
+        algorithm=spoilt({1}, SPOILS["leaf 'w' is not finite"]),
+        choose=learning(log),
+        stop=Stop(rounds=1),
+    )
     _, end = events_of(plan, world_of(fleet, steady=True))
     ((now, ended),) = log
     assert now == 11.0
@@ -224,9 +227,7 @@ def test_a_selector_learns_how_every_task_ended():
 def test_what_arrived_in_a_failed_round_was_wasted():
     log = []
     fleet = even_fleet(4, [2.0, 50.0, 60.0, 70.0])
-    plan = toy_plan(
-        deadline(4, seconds=10.0, min_share=0.5), 4, choose=learning(log), stop=Stop(rounds=1)
-    )  # fmt: skip
+    plan = toy_plan(deadline(4, seconds=10.0, min_share=0.5), 4, choose=learning(log), stop=Stop(rounds=1))
     events, _ = events_of(plan, world_of(fleet, steady=True))
     assert fates(log[0][1]) == {0: "wasted", 1: "dropped", 2: "dropped", 3: "dropped"}
     assert WASTED in log[0][1].fate

@@ -106,7 +106,7 @@ def test_a_lost_task_is_not_waited_for():
     one, two = outcomes[1].clients.tolist()
     facts = [TaskLost(25.0, 0, one, 5.0, "gone"), TaskArrived(30.0, 1, two, 10.0, 16.0)]
     state, outcomes, commands = fed(plan, facts, state)
-    assert state.book.lost == 1
+    assert (state.book.lost, state.book.running) == (1, 0)
     assert kinds_of(commands) == ["Gather"]
     assert commands[0].tasks == (1,)
 

@@ -38,7 +38,8 @@ def test_rounds_count_attempts():
 def test_failed_rounds_count_too():
     events, end = ended(Stop(rounds=5), seconds=float("inf"))
     assert end.reason == "rounds"
-    assert [e.round for e in only(RoundFailed, events)] == [0, 1, 2, 3, 4]
+    why = "0 of at least 1 reports arrived"
+    assert [(e.round, e.reason) for e in only(RoundFailed, events)] == [(r, why) for r in range(5)]
     assert len(only(TaskLost, events)) == 15
 
 

@@ -20,9 +20,18 @@ from tests.worlds import kinds_of, toy_plan, traces_of
 
 CLIENTS = 10
 GOLDEN = {
-    "readiness": (readiness(4, ready_share=0.75, t_break=2.0), ""),
-    "deadline": (deadline(4, seconds=24.0, t_break=2.0, min_share=0.5), ""),
-    "overcommit": (overcommit(deadline(4, seconds=24.0, t_break=2.0, min_share=0.5), factor=1.5), ""),
+    "readiness": (
+        readiness(4, ready_share=0.75, t_break=2.0),
+        "93f482aecbc6e3e01ece20ce62bf013fe8b6e6b58d66b30fab5fd7c54895e16f",
+    ),
+    "deadline": (
+        deadline(4, seconds=24.0, t_break=2.0, min_share=0.5),
+        "fa97761f862e419675664a2d87195dd829343e309a842135fa20f5a9a3575983",
+    ),
+    "overcommit": (
+        overcommit(deadline(4, seconds=24.0, t_break=2.0, min_share=0.5), factor=1.5),
+        "e8173713c672e9d010b5fbf3f974a99a5413fb7510936bafd21d59b390adb952",
+    ),
 }
 
 

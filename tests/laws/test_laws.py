@@ -170,9 +170,7 @@ def test_the_same_seed_gives_the_same_events(fleet, pace, horizon):
 
 def test_another_seed_gives_another_run():
     fleet = even_fleet(6, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    one, other = (
-        events_of(toy_plan(readiness(3), 6, seed=seed), world_of(fleet))[0] for seed in (3, 4)
-    )  # fmt: skip
+    one, other = (events_of(toy_plan(readiness(3), 6, seed=seed), world_of(fleet))[0] for seed in (3, 4))
     assert shown(one[1:]) != shown(other[1:])
 
 
@@ -193,9 +191,7 @@ def some_poisoned(poisoned):
 
 
 @law
-@given(
-    fleets(), paces("readiness", "deadline"), horizons, st.sets(st.integers(0, 6), max_size=2), st.booleans()
-)  # fmt: skip
+@given(fleets(), paces("readiness", "deadline"), horizons, st.sets(st.integers(0, 6), max_size=2), st.booleans())
 def test_memory_advances_only_when_a_report_is_folded(fleet, pace, horizon, poisoned, eager):
     events, end = run(fleet, pace, horizon=horizon, rounds=8, algorithm=some_poisoned(poisoned), eager=eager)
     client = {e.first + i: c for e in only(TasksSent, events) for i, c in enumerate(e.clients.tolist())}

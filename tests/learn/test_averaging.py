@@ -1,6 +1,7 @@
 """Federated averaging: how much work is asked for, what it weighs, what it does to the model."""
 
 import math
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_the_price_is_what_the_batches_really_hold(samples, size, epochs, plan_s
 def test_every_epoch_sees_every_row_once_in_a_fresh_order():
     found = [rows.tolist() for rows in batches(BatchPlan(4, 2), job(10))]
     assert [len(rows) for rows in found] == [4, 4, 2, 4, 4, 2]
-    first, second = sum(found[:3], []), sum(found[3:], [])
+    first, second = list(chain(*found[:3])), list(chain(*found[3:]))
     assert sorted(first) == sorted(second) == list(range(100, 110))
     assert first != second
 

@@ -40,7 +40,8 @@ def test_fewer_than_min_clients_end_the_round(make, selected, goes_on):
 
 @BOTH
 def test_nobody_is_too_few_even_if_none_are_required(make):
-    assert make(4, min_clients=0).decide(waiting(selected=0, running=0, answered=True)).abandon
+    none = make(4, min_clients=0).decide(waiting(selected=0, running=0, answered=True))
+    assert none.abandon == "fewer than 1 clients could be selected"
     assert not make(4, min_clients=0).decide(waiting(selected=1, running=1, answered=True)).abandon
 
 
@@ -51,7 +52,7 @@ def test_all_reports_commit_at_once(make):
 
 
 @pytest.mark.parametrize(
-    ("share", "selected", "enough"), [(0.8, 5, 4), (0.5, 5, 3), (1.0, 5, 5), (0.01, 5, 1), (0.6, 10, 6)]
+    ("share", "selected", "enough"), [(0.8, 5, 4), (0.5, 5, 3), (1.0, 5, 5), (0.01, 5, 1), (0.14, 50, 7)]
 )
 def test_readiness_waits_for_its_share(share, selected, enough):
     policy = readiness(selected, ready_share=share, min_share=0.0)
@@ -82,9 +83,9 @@ def test_min_share_is_of_what_was_wanted(make, arrived, commits):
 
 
 def test_min_share_is_not_raised_by_rounding():
-    # 0.7 * 10 is 7.000000000000001 if one is careless.
-    book = waiting(wanted=10, selected=10, arrived=7, lost=3, running=0)
-    assert readiness(10, min_share=0.7).decide(book).commit
+    # 0.14 * 50 is 7.000000000000001 in binary.
+    book = waiting(wanted=50, selected=50, arrived=7, lost=43, running=0)
+    assert readiness(50, min_share=0.14).decide(book).commit
 
 
 def test_the_deadline_is_set_when_tasks_go_out_and_not_moved_after():

@@ -100,6 +100,8 @@ def test_absent_uploads_are_drawn_from_the_downloads(tmp_path):
     source = device_file(path)(KEYS[:2], 0)
     clients = np.arange(400) % 2
     up = np.round(seconds(source, clients, cost(400, samples=0.0, down=0.0)), 9)
+    down = seconds(source, clients, cost(400, samples=0.0, up=0.0))
+    assert abs(np.corrcoef(down[clients == 0], up[clients == 0])[0, 1]) < 0.2  # independently
     assert np.unique(up[clients == 0]).tolist() == [1.0, 2.0]
     assert np.unique(up[clients == 1]).tolist() == [2.0, 4.0, 8.0]
 

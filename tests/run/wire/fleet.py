@@ -19,14 +19,15 @@ seed = 5
 [task]
 use = "{task}"
 [world]
-clients = 3
+clients = {clients}
 data = {{ use = "dirichlet", alpha = 0.5 }}
 [algorithm]
 epochs = 1
 [pace]
 {pace}
-cohort = 3
+cohort = {clients}
 t_break = 0.05
+min_clients = 1
 [stop]
 rounds = {rounds}
 """
@@ -60,7 +61,9 @@ class Fleet:
 
     def start_device(self, client: int) -> None:
         """Start one device process."""
-        self.devices[client] = self._start(f"device{client}", "device", "--server", self.address, "--client", str(client))
+        self.devices[client] = self._start(
+            f"device{client}", "device", "--server", self.address, "--client", str(client)
+        )
 
     def answer(self, name: str, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
         """What a process answers when it ends; a failure shows what it said."""
@@ -82,10 +85,10 @@ class Fleet:
 
 
 @contextmanager
-def fleet(folder: Path, *, pace: str, rounds: int, task: str = "digits_logreg") -> Iterator[Fleet]:
+def fleet(folder: Path, *, pace: str, rounds: int, task: str = "digits_logreg", clients: int = 3) -> Iterator[Fleet]:
     """A fleet whose processes are all gone when the test ends, however it ends."""
     spec = folder / "spec.toml"
-    spec.write_text(SPEC.format(task=task, pace=pace, rounds=rounds))
+    spec.write_text(SPEC.format(task=task, pace=pace, rounds=rounds, clients=clients))
     made = Fleet(folder, spec)
     try:
         yield made

@@ -1,0 +1,30 @@
+"""A selector of your own, checked and used: `python examples/own_selector.py`."""
+
+import numpy as np
+
+import fedfleet
+from fedfleet.core.parts import Draw, Selector, State
+from fedfleet.core.records import Assignments, Ended, Roster, whole_work
+from fedfleet.core.rng import hash_keys
+from fedfleet.testing import check_selector
+
+
+def rested(*, clients: int = 100) -> Selector:
+    """Whoever was asked least often so far, ties by an addressed hash."""
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        luck = hash_keys(draw.seed, "rested", roster.keys, draw.round)
+        order = np.lexsort((luck, state["asked"][roster.clients]))
+        return whole_work(roster.clients[order[:n]])
+
+    def learn(state: State, ended: Ended, now: float) -> State:
+        return {"asked": state["asked"] + np.bincount(ended.clients, minlength=clients)}
+
+    return Selector("rested", pick, learn, initial={"asked": np.zeros(clients, np.int64)})
+
+
+check_selector(rested())
+fedfleet.register("selectors", "rested", rested)
+spec = {"task": "digits_logreg", "choose": "rested", "pace": {"cohort": 10}, "stop": {"rounds": 20}}
+fair, plain = fedfleet.run(spec), fedfleet.run(spec, "choose.use=uniform")
+print(f"fairness of participation: rested {fair.metrics['participation']['jain']:.3f}, uniform {plain.metrics['participation']['jain']:.3f}")

@@ -1,0 +1,86 @@
+"""The house is in order: imports point one way, documentation is true, examples run."""
+
+import doctest
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import fedfleet
+from fedfleet.app.assemble import assemble
+from fedfleet.app.spec import resolve
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def blocks(language):
+    """Fenced blocks of a language in all pages, each with a name."""
+    found = []
+    for path in PAGES:
+        for i, text in enumerate(re.findall(rf"^```{language}\n(.*?)^```", path.read_text(), re.M | re.S)):
+            found.append(pytest.param(text, id=f"{path.relative_to(ROOT)}:{i}"))
+    return found
+
+
+def test_imports_point_one_way():
+    done = subprocess.run([Path(sys.executable).with_name("lint-imports"), "--no-logo"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_python_in_the_documentation_runs(code):
+    exec(compile(code, "<documentation>", "exec"), {})
+
+
+@pytest.mark.parametrize("text", blocks("toml"))
+def test_specs_in_the_documentation_are_valid(text):
+    assemble(resolve(tomllib.loads(text)))
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
+def test_examples_run(path):
+    done = subprocess.run([sys.executable, path], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.toml")), ids=lambda p: p.name)
+def test_example_specs_are_valid(path):
+    assemble(resolve(tomllib.loads(path.read_text())))
+
+
+def test_the_readme_shows_the_example_that_is_there():
+    assert (ROOT / "examples/first.toml").read_text() in (ROOT / "README.md").read_text()
+
+
+def test_the_reference_is_up_to_date():
+    from docs.make_reference import PAGE, page
+
+    assert PAGE.read_text() == page(), "run make docs"
+
+
+def test_links_in_the_documentation_lead_somewhere():
+    for path in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+            assert (path.parent / target).exists(), f"{path}: {target}"
+
+
+def test_docstring_examples():
+    for module in pkgutil.walk_packages(fedfleet.__path__, "fedfleet."):
+        if "_pb2" not in module.name:
+            results = doctest.testmod(import_module(module.name))
+            assert results.failed == 0, module.name
+
+
+def test_the_tree_keeps_its_manners():
+    for path in (ROOT / "fedfleet").rglob("*.py"):
+        if "_pb2" in path.name:
+            continue
+        assert path.stem not in {"utils", "helpers", "common", "base"}, path
+        assert len(path.read_text().splitlines()) <= 400, f"{path} has grown a second meaning"
