@@ -13,7 +13,11 @@ PAGE = Path(__file__).parent / "reference" / "parts.md"
 
 def page() -> str:
     """The whole page."""
-    lines = ["# All parts and their parameters", "", "Made from the code by `make docs`; `fedfleet list KIND` prints the same."]
+    lines = [
+        "# All parts and their parameters",
+        "",
+        "Made from the code by `make docs`; `fedfleet list KIND` prints the same.",
+    ]
     for kind in KINDS:
         if not names(kind):
             continue
@@ -24,7 +28,10 @@ def page() -> str:
             told = describe(build)
             if told:
                 lines += ["", "| parameter | type | default |", "| --- | --- | --- |"]
-                lines += [f"| `{n}` | {p['type']} | {'required' if p['required'] else p['default']} |" for n, p in told.items()]
+                lines += [
+                    f"| `{n}` | {p['type']} | {'required' if p['required'] else p['default']} |"
+                    for n, p in told.items()
+                ]
     return "\n".join(lines) + "\n"
 
 

@@ -27,4 +27,5 @@ check_selector(rested())
 fedfleet.register("selectors", "rested", rested)
 spec = {"task": "digits_logreg", "choose": "rested", "pace": {"cohort": 10}, "stop": {"rounds": 20}}
 fair, plain = fedfleet.run(spec), fedfleet.run(spec, "choose.use=uniform")
-print(f"fairness of participation: rested {fair.metrics['participation']['jain']:.3f}, uniform {plain.metrics['participation']['jain']:.3f}")
+jain = [result.metrics["participation"]["jain"] for result in (fair, plain)]
+print(f"fairness of participation: rested {jain[0]:.3f}, uniform {jain[1]:.3f}")

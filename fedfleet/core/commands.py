@@ -49,7 +49,7 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """These tasks are no longer wanted: their clients are free, their reports are not needed."""
+    """The reports of these tasks are not needed, and these clients stop working on them."""
 
     tasks: Ints
     clients: Ints

@@ -23,3 +23,8 @@ def seconds_of(cost: Cost, down_kbps: Floats, up_kbps: Floats, seconds_per_sampl
     bits = 8.0 / 1000.0
     transfer = cost.bytes_down * bits / down_kbps + cost.bytes_up * bits / up_kbps
     return np.asarray(transfer + TRAINING_PASSES * cost.samples * seconds_per_sample + latency, np.float64)
+
+
+def scaled(cost: Cost, byte_scale: float) -> Cost:
+    """The cost as if the model had its declared size: bytes scale, samples do not."""
+    return cost if byte_scale == 1.0 else Cost(cost.samples, cost.bytes_down * byte_scale, cost.bytes_up * byte_scale)

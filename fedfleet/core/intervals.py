@@ -33,7 +33,7 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
     owner = np.repeat(np.arange(len(start)), counts)
     lengths = ends - begins
     problems = (
-        (period <= 0, "its period is not positive"),
+        (~((period > 0) & np.isfinite(period)), "its period is not positive and finite"),
         (counts == 0, "it is never ready"),
         (_any_of(owner, ~(lengths > 0), len(start)), "an interval does not end after it begins"),
         (_any_of(owner, (begins < 0) | (ends > period[owner]), len(start)), "an interval lies outside its period"),

@@ -13,6 +13,7 @@ import numpy as np
 from immutables import Map
 
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.cost import scaled
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -107,6 +108,8 @@ def _candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Step:
     if not state.book.asking:
         raise RunFailed("candidates were reported without being asked for: the runtime is broken")
     state = with_book(state, now=fact.time)
+    if state.phase is Phase.ENDING:
+        return Step(with_book(state, asking=False))  # they were asked for before the end; nobody is sent out any more
     roster, wanted, draw = fact.roster, state.book.wanted - state.book.selected, Draw(plan.seed, state.book.round)
     if plan.choose.probe is not None and len(roster.clients):
         clients, stat = plan.choose.probe(state.selector, roster, wanted, draw)
@@ -121,6 +124,8 @@ def _probed(plan: Plan, state: RunState, fact: Probed) -> Step:
     roster = state.roster
     if roster is None:
         raise RunFailed("a probe was answered that nobody asked for: the runtime is broken")
+    if state.phase is Phase.ENDING:
+        return Step(changed(with_book(state, now=fact.time, asking=False), roster=None))
     column = np.full(len(roster.clients), np.nan)
     where = {int(c): i for i, c in enumerate(roster.clients)}
     for client, value in zip(fact.clients, fact.values, strict=True):
@@ -137,13 +142,11 @@ def _pick(plan: Plan, state: RunState, roster: Roster) -> Step:
     if n == 0:
         return _consult(plan, with_book(state, asking=False, answered=True))
     at = _places(roster, asked.clients)
-    if at is None or n > wanted or len(np.unique(asked.clients)) != n:
+    if at is None or n > wanted or len(np.unique(asked.clients)) != n or not n == len(asked.steps) == len(asked.share):
         raise RunFailed(
             f"selector {plan.choose.name!r} picked {n} of {wanted} wanted, a client twice, or one not on the roster"
         )
-    cost = plan.algorithm.cost(state.server, asked, roster.samples[at])
-    if plan.byte_scale != 1.0:
-        cost = type(cost)(cost.samples, cost.bytes_down * plan.byte_scale, cost.bytes_up * plan.byte_scale)
+    cost = scaled(plan.algorithm.cost(state.server, asked, roster.samples[at]), plan.byte_scale)
     wave = Wave(state.next_task, book.round, book.version, book.now, asked, roster.keys[at], cost, state.server)
     sent = TasksSent(
         book.now,
@@ -186,6 +189,8 @@ def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Step:
 
 def _consult(plan: Plan, state: RunState) -> Step:
     """Ask the policy until it has nothing more to say about this instant."""
+    if state.phase is not Phase.OPEN:
+        return Step(state)  # candidates can come while reports are gathered: the policy is asked when that is done
     decision = plan.pace.decide(state.book)
     if (decision is NOTHING or decision == NOTHING) and state.wake is not None:
         return Step(state)  # the usual answer: go on waiting
@@ -218,10 +223,10 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
             )
         state = with_book(state, asking=True, wanted=book.selected + decision.ask)
         commands = (FindCandidates(decision.ask),)
-    if decision.wake_at is not None and decision.wake_at <= book.now:
+    if decision.wake_at is not None and not decision.wake_at > book.now:
         raise RunFailed(f"policy {plan.pace.name!r} wants to wake at {decision.wake_at}, which is not after {book.now}")
-    horizon = plan.stop.virtual_seconds
-    wake = horizon if decision.wake_at is None else min(decision.wake_at, horizon)
+    horizon = plan.stop.virtual_seconds  # without a wish of its own, what was agreed before stands
+    wake = min(decision.wake_at, horizon) if decision.wake_at is not None else state.wake or horizon
     if wake != state.wake:
         state, commands = changed(state, wake=wake), (*commands, WakeAt(wake))
     return state, commands
@@ -230,8 +235,10 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
 def _abandon(plan: Plan, state: RunState, reason: str) -> Step:
     """End the round and go on with the old model."""
     failed = RoundFailed(state.book.now, state.book.round, reason)
+    came = np.array([e.task for e in endings(state.ended) if e.fate == FOLDED], np.int64)
+    forget = (Forget(came, came[:0]),) if len(came) else ()  # their clients are free already
     after = _round_over(plan, learnt(plan, state, None))
-    return Step(after.state, (failed, *after.outcomes), after.commands)
+    return Step(after.state, (failed, *after.outcomes), forget + after.commands)
 
 
 def _gather(state: RunState) -> Step:
@@ -300,6 +307,8 @@ def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Step:
     state = with_book(state, now=fact.time)
     if state.phase is Phase.ENDING:
         return ending.finish(state)
+    if state.phase is not Phase.EVALUATING:
+        raise RunFailed(f"model {fact.version} was evaluated without being asked for: the runtime is broken")
     state = changed(state, phase=Phase.OPEN, progress=ending.progressed(plan, state.progress, fact))
     reason = ending.goal_reached(plan, state, fact) or ending.limit_reached(plan, state)
     if reason:

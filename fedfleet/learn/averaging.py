@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, NonNegative, Positive
 from fedfleet.core.parts import Algorithm, BatchPlan, LocalPass
 from fedfleet.core.records import Assignments, Cost, Ints, ServerState
@@ -31,6 +32,8 @@ def fedavg(
 
     McMahan et al. 2017. `steps` replaces `epochs` when given; `bound` limits each element of an update.
     """
+    if momentum and optimiser != "sgd":
+        raise BadInput(f"momentum belongs to sgd; {optimiser} has its own, so leave momentum at 0")
     local = LocalPass(
         optimisers.named(optimiser, lr, momentum=momentum, weight_decay=weight_decay),
         BatchPlan(batch, epochs, steps),

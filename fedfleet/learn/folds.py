@@ -45,12 +45,17 @@ def mean(*, bound: Positive = 2.0**10, total_weight: Positive = 2.0**24, travels
 
     def add(acc: exact.Accumulator, report: Report, context: Context) -> exact.Accumulator:
         del context
-        acc = exact.add(acc, report.update, report.weight, scales(report.update))
-        if acc.weight > total_weight * 2.0**60:
+        return within_limit(exact.add(acc, report.update, report.weight, scales(report.update)))
+
+    def merge(a: exact.Accumulator, b: exact.Accumulator) -> exact.Accumulator:
+        return within_limit(exact.merge(a, b))
+
+    def within_limit(acc: exact.Accumulator) -> exact.Accumulator:
+        if acc.weight > total_weight * 2.0**60:  # beyond it the fixed-point sums could overflow
             raise RunFailed(f"the weights of one commit exceed {total_weight:g}; raise the fold's total_weight")
         return acc
 
     def finish(acc: exact.Accumulator) -> Tree | None:
         return exact.mean(acc, dict.fromkeys(acc.sums, one))
 
-    return Fold(zero, check, add, exact.merge, finish, exact.save, exact.load)
+    return Fold(zero, check, add, merge, finish, exact.save, exact.load)

@@ -16,6 +16,7 @@ from typing import Protocol, assert_never
 import numpy as np
 
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.cost import scaled
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.parts import Executor, Plan, World
@@ -233,7 +234,7 @@ def probe(sim: Simulation, command: Probe) -> Floats:
             return probe_losses(plan, sim.world, sim.execute, sim.memory, command, book.round)
         case "seconds":
             sizes = sim.world.data.sizes(book.round)[command.clients]
-            cost = plan.algorithm.cost(command.server, whole_work(command.clients), sizes)
+            cost = scaled(plan.algorithm.cost(command.server, whole_work(command.clients), sizes), plan.byte_scale)
             return sim.world.devices.seconds(command.clients, cost, book.now, np.full(len(sizes), sim.state.next_task))
         case other:
             raise RunFailed(f"selector {plan.choose.name!r} probes for {other!r}; clients can answer loss or seconds")

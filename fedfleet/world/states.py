@@ -37,13 +37,14 @@ def daily(
 ) -> StateRecipe:
     """Each client is ready for a share of each day, in some sessions that lean towards the night.
 
-    `ready` is the mean share (each client's own varies between half and one and a half times that), `sessions` how
+    `ready` is the mean share (each client's own varies by up to half of that, as far as 1 allows), `sessions` how
     many a day, `swing` how strongly they gather around the same hour (0: not at all).
     """
 
     def recipe(keys: Keys, seed: int) -> StateSource:
         n = len(keys)
-        share = np.clip(ready * (0.5 + uniforms(seed, "ready", keys)), 1e-4, 1.0)
+        width = min(0.5 * ready, 1.0 - ready)
+        share = np.clip(ready + width * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
         index = np.arange(sessions)
         # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
         slot = day / sessions

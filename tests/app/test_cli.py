@@ -225,7 +225,7 @@ def test_a_read_only_folder_is_refused(tmp_path):
     drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     words = [*drop, sys.executable, "-m", "fedfleet.app.cli", "run", spec, "--out", locked / "out"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode == 126 or "Permission denied" in done.stderr and "fedfleet:" not in done.stderr:
+    if done.returncode == 126 or ("Permission denied" in done.stderr and "fedfleet:" not in done.stderr):
         pytest.skip("the interpreter itself cannot be reached without privileges here")
     refused((done.returncode, done.stdout, done.stderr), "locked", "--out")
 

@@ -19,7 +19,12 @@ def test_fedavg_reaches_ninety_percent_on_digits():
 
 
 def test_the_bounds_enclose_it():
-    quick = {**DIGITS, "task": "digits_logreg", "stop": {"rounds": 30}, "world": {"clients": 20, "data": {"use": "dirichlet"}}}
+    quick = {
+        **DIGITS,
+        "task": "digits_logreg",
+        "stop": {"rounds": 30},
+        "world": {"clients": 20, "data": {"use": "dirichlet"}},
+    }
     together = fedfleet.run(quick, "algorithm.use=centralized").metrics
     apart = fedfleet.run(quick, "algorithm.use=local_only").metrics
     between = fedfleet.run(quick).metrics

@@ -1,12 +1,16 @@
 """One round as a list of facts and what follows from each; no runtime, no mocks."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.commands import Evaluate, FindCandidates, Forget, Gather, Send, WakeAt
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
     ModelCommitted,
+    Probed,
     ReportsGathered,
     RoundFailed,
     RunBegan,
@@ -16,7 +20,8 @@ from fedfleet.core.events import (
     TasksSent,
     TimerFired,
 )
-from fedfleet.core.records import Context, Report, Stop
+from fedfleet.core.parts import Policy
+from fedfleet.core.records import NOTHING, Context, Decision, Report, Stop
 from fedfleet.core.trees import content_hash
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase
@@ -161,6 +166,47 @@ def test_arrivals_while_a_model_is_evaluated_wait_for_the_next_consultation():
     state, outcomes, commands = fed(plan, [TimerFired(31.0)], state)
     assert (outcomes, commands) == ([], [])
     assert state.phase is Phase.EVALUATING
+
+
+def test_candidates_that_come_after_the_horizon_are_not_sent_out():
+    # In simulation candidates are seen at once; a server may have to wait for them.
+    plan = toy_plan(readiness(2), 4, stop=Stop(virtual_seconds=25.0))
+    state, _, _ = fed(plan, [*SENT[:2], TimerFired(25.0)])
+    assert state.phase is Phase.ENDING
+    state, outcomes, commands = fed(plan, [CandidatesSeen(26.0, roster_of(0, 1, 2))], state)
+    assert (outcomes, commands) == ([], [])
+    assert not state.book.asking
+    _, outcomes, _ = fed(plan, [Evaluated(27.0, 0, 1, 10, 0.0)], state)
+    assert kinds_of(outcomes) == ["RunEnded"]
+
+
+def test_a_probe_that_is_answered_after_the_horizon_is_not_followed():
+    choose = replace(uniform(), probe=lambda state, roster, n, draw: (roster.clients, "seconds"))
+    plan = toy_plan(readiness(2), 4, choose=choose, stop=Stop(virtual_seconds=25.0))
+    state, _, commands = fed(plan, [*SENT, TimerFired(25.0)])
+    assert "Probe" in kinds_of(commands)
+    state, outcomes, commands = fed(plan, [Probed(26.0, "seconds", np.arange(4), np.ones(4))], state)
+    assert (outcomes, commands) == ([], [])
+    assert state.roster is None
+
+
+def test_candidates_that_come_while_reports_are_gathered_do_not_start_a_second_commit():
+    def decide(book):
+        if book.arrived:
+            return Decision(commit=True)
+        return Decision(ask=1) if not book.asking and not book.answered else NOTHING
+
+    plan = toy_plan(Policy("impatient", decide, 1), 4)
+    facts = [SENT[0], CandidatesSeen(0.0, roster_of(0, 1, 2, 3)), TimerFired(1.0)]
+    state, outcomes, commands = fed(plan, facts)
+    assert state.book.asking  # for a second client, while the first is at work
+    client = int(only(TasksSent, outcomes)[0].clients[0])
+    state, _, commands = fed(plan, [TaskArrived(2.0, 0, client, 2.0, 16.0)], state)
+    assert kinds_of(commands) == ["Gather"]
+    state, outcomes, commands = fed(plan, [CandidatesSeen(2.5, roster_of(1, 2, 3))], state)
+    assert kinds_of(outcomes) == ["TasksSent"]
+    assert kinds_of(commands) == ["Send"]
+    assert state.phase is Phase.GATHERING
 
 
 def test_steps_do_not_change_the_state_they_start_from():

@@ -111,8 +111,13 @@ def test_bound_is_the_callers():
     assert fedavg(bound=0.7).fold.check(server, report(0.6)) is None
 
 
-def test_more_weight_than_was_declared_stops_the_run():
+def test_more_weight_than_was_declared_stops_the_run_before_the_sums_overflow():
     fold, server = mean(total_weight=4.0), ServerState({"w": np.zeros(2, np.float32)})
-    acc = fold.add(fold.zero(server), report(1.0, 3.0), NOW)
+
+    def one():
+        return fold.add(fold.zero(server), report(1.0, 3.0), NOW)
+
     with pytest.raises(RunFailed, match="total_weight"):
-        fold.add(acc, report(1.0, 3.0), NOW)
+        fold.add(one(), report(1.0, 3.0), NOW)
+    with pytest.raises(RunFailed, match="total_weight"):
+        fold.merge(one(), one())

@@ -17,7 +17,13 @@ from fedfleet.core.events import (
     TasksSent,
 )
 from fedfleet.core.records import FATES, ClientScores
-from fedfleet.measure.learning import client_accuracy, convergence_time, final_accuracy, learning_curve, time_to_accuracy
+from fedfleet.measure.learning import (
+    client_accuracy,
+    convergence_time,
+    final_accuracy,
+    learning_curve,
+    time_to_accuracy,
+)
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.summary import summary
 from fedfleet.measure.tasks import RUNNING, task_table
@@ -30,7 +36,17 @@ def ints(*values):
 
 def sent(time, round_, version, first, *clients):
     n = len(clients)
-    return TasksSent(time, round_, version, first, ints(*clients), np.zeros(n, np.int64), np.ones(n), np.full(n, 5.0), np.full(n, 100.0))
+    return TasksSent(
+        time,
+        round_,
+        version,
+        first,
+        ints(*clients),
+        np.zeros(n, np.int64),
+        np.ones(n),
+        np.full(n, 5.0),
+        np.full(n, 100.0),
+    )
 
 
 def gathered(time, *tasks):
@@ -70,7 +86,16 @@ TASKS = task_table(LOG)
 
 
 def test_fates():
-    assert [FATES[f] for f in TASKS.fate] == ["folded", "folded", "rejected", "dropped", "lost", "wasted", "folded", "folded"]
+    assert [FATES[f] for f in TASKS.fate] == [
+        "folded",
+        "folded",
+        "rejected",
+        "dropped",
+        "lost",
+        "wasted",
+        "folded",
+        "folded",
+    ]
     assert TASKS.folded_into.tolist() == [1, 1, 0, 0, 0, 0, 3, 2]
     assert TASKS.rounds.tolist() == [0, 0, 0, 0, 1, 1, 2, 2]
 

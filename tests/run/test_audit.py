@@ -82,9 +82,8 @@ def test_no_change_to_the_record_goes_unnoticed():
         "a fact left out": log[:arrived] + log[arrived + 1 :],
         "the end cut off an outcome": log[:-1],
     }
-    for what, changed in changes.items():
+    for changed in changes.values():
         with pytest.raises(RunFailed):
             audit(plan, world, opaque_executor(), changed)
-            raise AssertionError(what)
     with pytest.raises(RunFailed):
         audit(replace(plan, seed=99), world, opaque_executor(), log)

@@ -46,7 +46,9 @@ def test_rare_events_come_back_too():
     few = np.array([3, 9], np.int64)
     rare = [
         Probed(1.5, "loss", few, np.array([0.25, 2.0])),
-        TasksSent(2.0, 1, 2, 7, few, np.array([0, 5]), np.array([1.0, 0.5]), np.array([3.0, 4.0]), np.array([1e6, 2e6])),
+        TasksSent(
+            2.0, 1, 2, 7, few, np.array([0, 5]), np.array([1.0, 0.5]), np.array([3.0, 4.0]), np.array([1e6, 2e6])
+        ),
         Evaluated(3.0, 4, 17, 20, 0.5, ClientScores(few, np.array([1, 2]), np.array([3, 4]))),
     ]
     back = list(decode(row for event in rare for row in encode(event)[0]))
@@ -109,8 +111,8 @@ def test_a_full_disk_fails_the_run_and_says_so(tmp_path):
     journal = journals.create(tmp_path / "run.db")
     journal._db.execute("PRAGMA max_page_count = 3")
     log, _ = events_of(toy_plan(commits_at(3, 2), 5, stop=Stop(rounds=40)), world_of(even_fleet(5)))
+    journal.append(log)
     with pytest.raises(RunFailed, match="free some space, then resume"):
-        journal.append(log)
         journal.flush()
 
 

@@ -29,7 +29,9 @@ SPEC = {
 
 def begin(folder):
     """Start the run in a process of its own; forked, so that it begins at once."""
-    process = multiprocessing.get_context("fork").Process(target=perform, args=(resolve(SPEC), folder), kwargs={"resume": True})
+    process = multiprocessing.get_context("fork").Process(
+        target=perform, args=(resolve(SPEC), folder), kwargs={"resume": True}
+    )
     process.start()
     return process
 

@@ -85,7 +85,9 @@ def test_tasks_in_flight_survive_a_checkpoint(tmp_path):
 
     class Look:
         def settled(self, sim):
-            meta, arrays = freeze(sim.state) if sim.state.phase.value == "open" and not sim.state.book.asking else (None, {})
+            meta, arrays = (
+                freeze(sim.state) if sim.state.phase.value == "open" and not sim.state.book.asking else (None, {})
+            )
             if meta:
                 in_flight.append(len(sim.state.running))
                 assert thaw(meta, arrays).book == sim.state.book

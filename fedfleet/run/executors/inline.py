@@ -92,6 +92,8 @@ def train_one(module: Any, job: Job, local: LocalPass, x: torch.Tensor, y: torch
 def batches(plan: BatchPlan, job: Job) -> Iterator[Ints]:
     """The rows of each step: a fresh order in every epoch, addressed by client and task."""
     n = len(job.rows)
+    if n == 0:
+        return
     rng = stream(job.seed, "batches", job.key, job.task)
     limit = job.steps or plan.steps
     done = 0
