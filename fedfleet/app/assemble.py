@@ -10,6 +10,7 @@ import numpy as np
 from fedfleet.app.spec import Spec
 from fedfleet.app.tables import Table, build_part
 from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.fleet import StateScorer, StateTable
 from fedfleet.core.parts import (
     Algorithm,
     DataSource,
@@ -22,12 +23,16 @@ from fedfleet.core.parts import (
     Task,
     World,
 )
-from fedfleet.core.records import Ints, Keys, Stop
+from fedfleet.core.records import Floats, Ints, Keys, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.learn.override import overridden
+from fedfleet.measure.montecarlo.metrics import state_scores
+from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.pace.rounds import readiness
+from fedfleet.world.devices import levelled
 from fedfleet.world.partitions import hold
+from fedfleet.world.states import always_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +57,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         )
     keys = client_keys(world_table["clients"])
     task = task if task is not None else make_task(spec)
-    devices: DeviceSource = build_part("devices", world_table["devices"])(keys, seed)
-    states: StateSource = build_part("states", world_table["states"])(keys, seed)
+    devices, states = devices_and_states(world_table, keys, seed)
     deal = build_part("partitions", world_table["data"])
     data = hold(deal, task, keys, seed, split=tuple(world_table["split"]), min_samples=world_table["min_samples"])
     world = World(keys, devices, states, data)
@@ -74,6 +78,22 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if algorithm.pooled:
         plan, world = in_one_place(plan, world)
     return Setup(spec, plan, world, task, lambda: make_executor(spec.run, task))
+
+
+def devices_and_states(table: Table, keys: Keys, seed: int) -> tuple[DeviceSource, StateSource]:
+    """The two kinds of heterogeneity, each of which `world.heterogeneity` can switch off (FLASH's four-way ablation)."""
+    on = table["heterogeneity"]
+    devices: DeviceSource = build_part("devices", table["devices"])(keys, seed)
+    if on in ("states", "none"):
+        devices = levelled(devices)
+    if on in ("devices", "none"):
+        return devices, always_on()(keys, seed)
+    return devices, build_part("states", table["states"], {StateScorer: score_states})(keys, seed)
+
+
+def score_states(states: StateTable, deadline: float, k: int, rounds: int, semantics: Semantics) -> Floats:
+    """The single-state metric of each state, for the samplers that rank states by it."""
+    return state_scores(Settings(k=min(k, len(states)), rounds=rounds, deadline=deadline, semantics=semantics), states)
 
 
 def make_task(spec: Spec) -> Task:

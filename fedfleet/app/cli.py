@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from fedfleet import __version__
+from fedfleet.app import fleet_verbs  # noqa: F401  (its verbs join the application)
+from fedfleet.app.words import AsJson, answer, app
 from fedfleet.core.errors import FedFleetError
-
-app = typer.Typer(
-    name="fedfleet",
-    help="Federated learning on the devices that people really own: make fleets, train on them, see what happens.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
 
 # Newer typers carry a click of their own, so its exceptions are found by way of typer's.
 _USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
-]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 
@@ -55,11 +43,6 @@ def _usage(wrong: Any) -> int:
             f"fedfleet: {text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help", err=True
         )
     return 2
-
-
-def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], str]) -> None:
-    """Print for a program or for a person."""
-    typer.echo(json.dumps(value) if as_json else show(value))
 
 
 @app.command()
@@ -171,8 +154,8 @@ def serve(
     from fedfleet.app.network import serve_run
     from fedfleet.app.show import shown_run
 
-    got = serve_run(spec, words or [], out, address, devices)
-    answer(got, as_json, lambda a: shown_run(a, a))
+    done = serve_run(spec, words or [], out, address, devices)
+    answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
 
 
 @app.command()

@@ -11,7 +11,8 @@ from typing import Any
 import typer
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.runs import completed, take_folder
+from fedfleet.app.report import write_report
+from fedfleet.app.runs import Finished, completed, take_folder
 from fedfleet.app.spec import load_spec, resolve
 from fedfleet.run import journal as journals
 from fedfleet.run.wire.desk import Desk
@@ -20,10 +21,8 @@ from fedfleet.run.wire.server import check_servable, largest_message, serve
 from fedfleet.run.wire.service import Service, listening
 
 
-def serve_run(
-    spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None
-) -> dict[str, Any]:
-    """Serve a spec to device processes until the run is over; answers as `fedfleet run` does."""
+def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None) -> Finished:
+    """Serve a spec to device processes until the run is over; the folder is like that of `fedfleet run`."""
     spec = load_spec(spec_path, words)
     setup = assemble(spec)
     expected = setup.plan.pace.cohort if devices is None else devices
@@ -42,7 +41,9 @@ def serve_run(
         )
         start = time.perf_counter()
         digest, params = _serve_in(setup, desk, folder, expected)
-    return completed(spec, folder, digest, params, time.perf_counter() - start).answer()
+    done = completed(spec, folder, digest, params, time.perf_counter() - start)
+    write_report(done)
+    return done
 
 
 def _serve_in(setup: Setup, desk: Desk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:

@@ -45,6 +45,10 @@ def perform(spec: Spec, out: Path, *, resume: bool = False, watch: Watch | None 
     """Run a spec in a folder, from its beginning or from the last checkpoint."""
     if resume and (out / "spec.toml").is_file():
         _same_spec(spec, out)
+        if (out / "aggregates").is_dir():
+            raise BadInput(
+                f"{out} holds a run that was served over a network; it cannot be resumed, so name another with --out"
+            )
         if (out / "metrics.json").is_file():
             return finished(out)
         setup = assemble(spec)

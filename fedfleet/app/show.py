@@ -50,6 +50,35 @@ def shown_metrics(metrics: dict[str, Any]) -> str:
     return "\n".join(f"{name:<{width}}  {value}" for name, value in metrics.items())
 
 
+_MEANING = {
+    "DevMC-R": "devices, rounds with a deadline: higher is easier, 1 is ideal",
+    "DevMC-T": "devices, waiting for a share: lower is easier",
+    "StatMC-R": "reachability, rounds with a deadline: higher is easier, 1 is ideal",
+    "StatMC-T": "reachability, waiting for a share: lower is easier",
+    "InterMC-R": "both, rounds with a deadline: higher is easier, 1 is ideal",
+    "InterMC-T": "both, waiting for a share: lower is easier",
+}
+
+
+def shown_measures(answer: dict[str, Any]) -> str:
+    """The metrics of a fleet, with what they mean."""
+    lines = []
+    for name, meaning in _MEANING.items():
+        if name in answer:
+            got = answer[name]
+            error = got["sd"] / got["seeds"] ** 0.5
+            lines.append(f"{name:<10} {got['value']:>10.4g} +- {error:<9.2g} {meaning}")
+    scores = answer.get("per_state")
+    if scores:
+        values = sorted(scores.values())
+        lines.append(
+            f"{len(values)} different states: the worst scores {values[0]:.3f}, the middle one {values[len(values) // 2]:.3f}, the best {values[-1]:.3f}"
+        )
+    if "against" in answer:
+        lines.append(", ".join(f"{k} {v:.4g}" for k, v in answer["against"].items()))
+    return "\n".join(lines)
+
+
 def shown_demo(answer: dict[str, Any]) -> str:
     """The demo's table and where to look."""
     lines = [

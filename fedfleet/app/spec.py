@@ -38,6 +38,7 @@ def world_settings(
     model_bytes: Positive | None = None,
     split: list[Annotated[int, Ge(0)]] = [6, 2, 2],  # noqa: B006
     min_samples: Count = 5,
+    heterogeneity: Literal["both", "devices", "states", "none"] = "both",
 ) -> None:
     """The keys of [world] beside its parts; only the signature is used."""
 

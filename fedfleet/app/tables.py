@@ -11,10 +11,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
 from fedfleet.core.registry import builder, parameters
+from fedfleet.world.devices import DeviceRecipe
 
 Table = dict[str, Any]
 # A parameter of one of these types is itself a part, given as a nested table.
-_NESTED: dict[Any, str] = {Algorithm: "algorithms", Fold: "folds", Policy: "policies", Selector: "selectors"}
+_NESTED: dict[Any, str] = {
+    Algorithm: "algorithms", Fold: "folds", Policy: "policies", Selector: "selectors", DeviceRecipe: "devices",
+}  # fmt: skip
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 
@@ -28,16 +31,19 @@ def resolve_part(kind: str, table: Mapping[str, Any], where: str, default: str |
     return {"use": name, **check_table(build, rest, where, also=("use",))}
 
 
-def build_part(kind: str, table: Mapping[str, Any]) -> Any:
-    """The part that a resolved table describes."""
+def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] | None = None) -> Any:
+    """The part that a resolved table describes; `provide` gives by type what no spec can say, such as a scorer of states."""
     build = builder(kind, table["use"])
     hints = parameters(build)
+    brought = {
+        name: provide[hint] for name, (hint, _) in hints.items() if provide and not _sayable(hint) and hint in provide
+    }
     given = {k: v for k, v in table.items() if k != "use"}
     for key, value in given.items():
         inner = _NESTED.get(hints[key][0])
         if inner is not None:
-            given[key] = build_part(inner, value)
-    return build(**given)
+            given[key] = build_part(inner, value, provide)
+    return build(**given, **brought)
 
 
 def check_table(
@@ -78,8 +84,8 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _sayable(hint: Any) -> bool:
-    """Can a spec say a value of this type? Functions, such as a predicate over names, cannot be written in TOML."""
-    return "Callable" not in str(hint)
+    """Can a spec say a value of this type? A part can; other functions, such as a predicate over names, cannot."""
+    return hint in _NESTED or "Callable" not in str(hint)
 
 
 def describe(build: Callable[..., Any]) -> dict[str, dict[str, Any]]:

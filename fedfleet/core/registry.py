@@ -33,11 +33,16 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "homogeneous": "fedfleet.world.devices:homogeneous",
         "spread": "fedfleet.world.devices:spread",
         "device_file": "fedfleet.world.devices:device_file",
+        "dpgmm": "fedfleet.world.devices:dpgmm",
+        "pool72": "fedfleet.world.samplers.pool72:pool72",
+        "mobile": "fedfleet.world.dynamics:mobile",
+        "state_only": "fedfleet.world.dynamics:state_only",
     },
     "states": {
         "always_on": "fedfleet.world.states:always_on",
         "daily": "fedfleet.world.states:daily",
         "state_file": "fedfleet.world.states:state_file",
+        "dpcsm": "fedfleet.world.states:dpcsm",
     },
     "partitions": {
         "iid": "fedfleet.world.partitions:iid",

@@ -63,6 +63,13 @@ def uniforms(seed: int, label: str, keys: UintArray, *columns: NDArray[np.intege
     return (hash_keys(seed, label, keys, *columns) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
+def normals(seed: int, label: str, keys: UintArray, *columns: NDArray[np.integer] | int) -> NDArray[np.float64]:
+    """A standard normal per key by Box and Muller; the first uniform is kept away from zero."""
+    u = ((hash_keys(seed, label, keys, *columns) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    v = uniforms(seed, label + "/angle", keys, *columns)
+    return np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * np.pi * v)
+
+
 def client_keys(names: list[str] | int) -> UintArray:
     """The 64-bit keys of clients: of their names, or of 0..n-1. A client keeps its key when its index changes."""
     if isinstance(names, int):

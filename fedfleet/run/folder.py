@@ -42,7 +42,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def save_tree(path: Path, tree: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
     """A tree, and facts about it, as one safetensors file."""
-    arrays = {n: np.ascontiguousarray(v) for n, v in tree.items()}
+    arrays = {n: np.asarray(v, order="C") for n, v in tree.items()}
     write_whole(path, save(arrays, {"fedfleet": json.dumps(meta)} if meta is not None else None))
 
 

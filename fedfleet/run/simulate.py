@@ -133,6 +133,8 @@ def next_fact(sim: Simulation) -> Fact:
             continue  # dropped meanwhile
         sim.busy[client] = False
         if seconds == np.inf:
+            sim.held.pop(task, None)
+            sim.memory.take_back(task)
             return TaskLost(time, task, client, 0.0, "the device cannot do this work")
         return TaskArrived(time, task, client, seconds, item.bytes_up[at])
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
 from fedfleet.core.cost import seconds_of
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import NonNegative, Positive
+from fedfleet.core.fleet import DeviceTable
+from fedfleet.core.limits import Count, NonNegative, Positive
 from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
-from fedfleet.core.rng import hash_keys, uniforms
-from fedfleet.world.files import read_devices
+from fedfleet.core.rng import normals, uniforms
+from fedfleet.world.bases import load_devices
+from fedfleet.world.samplers.dpgmm import sample_dpgmm
 
 DeviceRecipe = Callable[[Keys, int], DeviceSource]
 
@@ -46,8 +49,8 @@ def spread(
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        kbps = mbps * 1000.0 * np.exp(link * _normals(seed, "link", keys))
-        per_sample = seconds_per_sample * np.exp(compute * _normals(seed, "compute", keys))
+        kbps = mbps * 1000.0 * np.exp(link * normals(seed, "link", keys))
+        per_sample = seconds_per_sample * np.exp(compute * normals(seed, "compute", keys))
         rank = np.argsort(np.argsort(kbps, kind="stable"), kind="stable")
         kinds = [("slow", "middle", "fast")[min(3 * int(r) // len(keys), 2)] for r in rank]
         return fixed_devices(kbps, kbps, per_sample, kinds, keys=keys, seed=seed, jitter=jitter)
@@ -71,48 +74,85 @@ def fixed_devices(
         del start
         factor = 1.0
         if jitter and keys is not None:
-            factor = np.exp(jitter * _normals(seed, "jitter", keys[clients], tasks))
-        return seconds_of(
-            cost, down[clients] * factor, up[clients] * factor, per_sample[clients], np.zeros(len(clients))
-        )
+            factor = np.exp(jitter * normals(seed, "jitter", keys[clients], tasks))
+        none = np.zeros(len(clients))
+        return seconds_of(cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none)
 
     return DeviceSource(seconds, kinds)
 
 
 def device_file(path: str) -> DeviceRecipe:
-    """Client i has row i of a devices file; link speeds are drawn anew from the row's measurements at every trip."""
+    """Client i has row i of a devices file or base; link speeds are drawn anew from the row's measurements at every trip.
+
+    `path` is a file (.json, .npz) or a prefixed base such as flhetbench:PATH.
+    """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        rows = read_devices(path)
-        if len(rows.ids) < len(keys):
+        rows = load_devices(path)
+        if len(rows) < len(keys):
             raise BadInput(
-                f"{path} has {len(rows.ids)} devices for {len(keys)} clients; lower world.clients or add devices"
+                f"{path} has {len(rows)} devices for {len(keys)} clients; lower world.clients or add devices"
             )
-        # Absent upload measurements: draw from the download ones, independently.
-        own_up = np.diff(rows.up_offsets) > 0
-
-        def draw(label: str, values: Floats, offsets: Ints, clients: Ints, tasks: Ints) -> Floats:
-            low, n = offsets[clients], offsets[clients + 1] - offsets[clients]
-            return values[low + (uniforms(seed, label, keys[clients], tasks) * n).astype(np.int64)]
-
-        def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
-            del start
-            down = draw("down", rows.down, rows.down_offsets, clients, tasks)
-            up = draw("up", rows.down, rows.down_offsets, clients, tasks)
-            own = own_up[clients]
-            if own.any():
-                up[own] = draw("up", rows.up, rows.up_offsets, clients[own], tasks[own])
-            low, high = rows.latency[clients, 0], rows.latency[clients, 1]
-            latency = low + (high - low) * uniforms(seed, "latency", keys[clients], tasks)
-            return seconds_of(cost, down, up, rows.seconds_per_sample[clients], latency)
-
-        return DeviceSource(seconds, rows.ids[: len(keys)])
+        return table_devices(rows, keys, seed)
 
     return recipe
 
 
-def _normals(seed: int, label: str, keys: Keys, *columns: Ints) -> Floats:
-    """A standard normal per key by Box and Muller: the first uniform is kept away from zero."""
-    u = ((hash_keys(seed, label, keys, *columns) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    v = uniforms(seed, label + "/angle", keys, *columns)
-    return np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * np.pi * v)
+def dpgmm(
+    *,
+    base: str = "builtin",
+    kinds: Count = 50,
+    sigma: NonNegative = 1.0,
+    mean_mbps: Positive = 42.0,
+    alpha: Positive = 1000.0,
+    semantics: Literal["paper", "released"] = "paper",
+) -> DeviceRecipe:
+    """FLHetBench's DPGMM: about `kinds` kinds of device around a mean speed; `sigma` dials how far they lie apart.
+
+    `sigma` is in units of the base's own spread. `paper` follows Theorem 3.1, `released` the published sampler.
+    """
+
+    def recipe(keys: Keys, seed: int) -> DeviceSource:
+        table = sample_dpgmm(
+            load_devices(base), len(keys), kinds=kinds, sigma=sigma, mean_kbps_wanted=mean_mbps * 1000.0,
+            alpha=alpha, semantics=semantics, seed=seed,
+        )  # fmt: skip
+        return table_devices(table, keys, seed)
+
+    return recipe
+
+
+def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
+    """Client i has row i of a table; its link is measured anew at every trip."""
+    # Absent upload measurements: drawn from the download ones, independently.
+    own_up = np.diff(table.up_offsets) > 0
+
+    def draw(label: str, values: Floats, offsets: Ints, clients: Ints, tasks: Ints) -> Floats:
+        low, n = offsets[clients], offsets[clients + 1] - offsets[clients]
+        return values[low + (uniforms(seed, label, keys[clients], tasks) * n).astype(np.int64)]
+
+    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        del start
+        down = draw("down", table.down, table.down_offsets, clients, tasks)
+        up = draw("up", table.down, table.down_offsets, clients, tasks)
+        own = own_up[clients]
+        if own.any():
+            up[own] = draw("up", table.up, table.up_offsets, clients[own], tasks[own])
+        low, high = table.latency[clients, 0], table.latency[clients, 1]
+        latency = low + (high - low) * uniforms(seed, "latency", keys[clients], tasks)
+        return seconds_of(cost, down, up, table.seconds_per_sample[clients], latency)
+
+    return DeviceSource(seconds, table.ids[: len(keys)].tolist())
+
+
+def levelled(source: DeviceSource) -> DeviceSource:
+    """Device heterogeneity switched off: everyone has the device of the fleet's median client."""
+    n = len(source.kinds)
+    everyone, ones = np.arange(n), np.ones(n)
+    reference = source.seconds(everyone, Cost(ones, ones * 1e7, ones * 1e7), 0.0, np.zeros(n, np.int64))
+    median = int(np.argsort(reference, kind="stable")[n // 2])
+
+    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        return source.seconds(np.full(len(clients), median), cost, start, tasks)
+
+    return DeviceSource(seconds, [source.kinds[median]] * n)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.fleet import StateScorer
 from fedfleet.core.intervals import Traces, finish_after, ready_until, traces
-from fedfleet.core.limits import Count, NonNegative, Positive, Share
+from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Share
 from fedfleet.core.parts import StateSource
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
-from fedfleet.world.files import read_states
+from fedfleet.world.bases import load_states
+from fedfleet.world.samplers.dpcsm import sample_dpcsm
 
 StateRecipe = Callable[[Keys, int], StateSource]
 
@@ -61,16 +64,44 @@ def daily(
 
 
 def state_file(path: str) -> StateRecipe:
-    """Client i has row i of a states file."""
+    """Client i has row i of a states file or base: a file (.json, .npz) or a prefixed base such as flhetbench:TIMERS#IDS."""
 
     def recipe(keys: Keys, seed: int) -> StateSource:
         del seed
-        states = read_states(path)
-        if len(states.ids) < len(keys):
+        states = load_states(path)
+        if len(states) < len(keys):
             raise BadInput(
-                f"{path} has {len(states.ids)} states for {len(keys)} clients; lower world.clients or add states"
+                f"{path} has {len(states)} states for {len(keys)} clients; lower world.clients or add states"
             )
         return interval_states(states.traces, len(keys))
+
+    return recipe
+
+
+def dpcsm(
+    *,
+    base: str = "builtin",
+    alpha: Positive = 4.0,
+    start_rank: Natural = 0,
+    semantics: Literal["paper", "released"] = "paper",
+    deadline: Positive = 120.0,
+    clients_k: Count = 20,
+    rounds: Count = 3000,
+    score: StateScorer,
+) -> StateRecipe:
+    """FLHetBench's DPCSM: states from rank `start_rank` of the base downwards; a small `alpha` gives few different ones.
+
+    States are ranked by the single-state metric at this deadline, cohort and number of rounds. `paper` follows Theorem 3.2,
+    `released` the published sampler.
+    """
+
+    def recipe(keys: Keys, seed: int) -> StateSource:
+        states = load_states(base)
+        scores = score(states, deadline, clients_k, rounds, semantics)
+        table = sample_dpcsm(
+            states, len(keys), scores, alpha=alpha, start_rank=start_rank, semantics=semantics, seed=seed
+        )  # fmt: skip
+        return interval_states(table.traces, len(keys))
 
     return recipe
 

@@ -114,12 +114,18 @@ def _lines(
 
 
 def bar_chart(
-    values: Sequence[float], x_label: str, y_label: str, colours: Sequence[str], titles: Sequence[str]
+    values: Sequence[float],
+    x_label: str,
+    y_label: str,
+    colours: Sequence[str],
+    titles: Sequence[str],
+    *,
+    numbered: bool = True,
 ) -> str:
-    """One thin bar per value, in the order given."""
+    """One thin bar per value, in the order given; `numbered` counts them along the axis."""
     y_high = max(values, default=0) or 1.0
     x, y = Axis(0, len(values) or 1, _LEFT, WIDTH - _RIGHT), Axis(0, y_high, HEIGHT - _BOTTOM, _TOP)
-    parts = [_x_axis(x, HEIGHT - _BOTTOM, x_label), _y_axis(y, y_label)]
+    parts = [_x_axis(x, HEIGHT - _BOTTOM, x_label, numbered=numbered), _y_axis(y, y_label)]
     width = max((WIDTH - _LEFT - _RIGHT) / max(len(values), 1) * 0.82, 0.5)
     for i, (value, colour, title) in enumerate(zip(values, colours, titles, strict=True)):
         height = max(y(0) - y(value), 1.5)  # a zero is still a mark that can be pointed at
@@ -185,11 +191,11 @@ def _y_axis(y: Axis, y_label: str, *, y_percent: bool = False) -> str:
     return "".join(parts)
 
 
-def _x_axis(x: Axis, base: float, label: str) -> str:
+def _x_axis(x: Axis, base: float, label: str, *, numbered: bool = True) -> str:
     parts = [f'<line x1="{x.start}" x2="{x.end}" y1="{base}" y2="{base}" class="axis"/>']
     parts += [
         f'<text x="{x(t):.1f}" y="{base + 16}" class="tick" text-anchor="middle">{number(t)}</text>'
-        for t in ticks(x.low, x.high, 7)
+        for t in (ticks(x.low, x.high, 7) if numbered else ())
     ]
     parts.append(
         f'<text x="{(x.start + x.end) / 2:.1f}" y="{base + 36}" class="label" text-anchor="middle">{escape(label)}</text>'

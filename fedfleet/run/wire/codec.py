@@ -38,11 +38,12 @@ def tree_from_bytes(data: bytes) -> Tree:
     {'w': array(2., dtype=float32)}
     """
     try:
-        return load(data)
+        found = load(data)
     except SafetensorError as wrong:
         raise Garbled(f"its tensors are not in safetensors form ({wrong})") from None
     except (KeyError, ValueError, TypeError) as wrong:  # a type that numpy does not know, a shape that does not fit
         raise Garbled(f"its tensors have a type or shape that cannot be read ({wrong})") from None
+    return {name: found[name] for name in sorted(found)}  # safetensors names them in no fixed order
 
 
 def split_address(text: str, *, any_port: bool = False) -> tuple[str, int]:

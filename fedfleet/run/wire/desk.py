@@ -70,12 +70,22 @@ class Desk:
             self._enrolled.add(client)
             self._heard.pop(client, None)
 
-    def pull(self, client: int, seconds: float) -> Errand | RunOver | None:
-        """Work for this client, or that the run is over; None after so many seconds. KeyError: it is not enrolled."""
+    def pull(
+        self, client: int, seconds: float, on_the_line: Callable[[], bool] = lambda: True
+    ) -> Errand | RunOver | None:
+        """Work for this client, or that the run is over; None after so many seconds. KeyError: it is not enrolled.
+
+        A client that is no longer on the line hung up or died: it is not asked until it calls again.
+        """
         until = time.monotonic() + seconds
         with self._changed:
-            self._hear(client)
+            called = self._hear(client)
             while not self._closed:
+                if not on_the_line():
+                    if self._heard.get(client) == called:  # else it is back already, with another call
+                        del self._heard[client]
+                        self._changed.notify_all()
+                    break
                 if self._ended is not None:
                     self._told.add(client)
                     self._changed.notify_all()
@@ -87,12 +97,6 @@ class Desk:
                     break
                 self._changed.wait(left)
         return None
-
-    def left(self, client: int) -> None:
-        """This client hung up: it is not asked until it calls again."""
-        with self._changed:
-            self._heard.pop(client, None)
-            self._changed.notify_all()
 
     def claim(self, task: int, client: int) -> Errand | None:
         """The errand that this report would end, once and for all; None if nobody waits for it. KeyError: not enrolled."""
@@ -185,13 +189,14 @@ class Desk:
         self._facts.append((fact, report))
         self._changed.notify_all()
 
-    def _hear(self, client: int) -> None:
+    def _hear(self, client: int) -> float:
         if client not in self._enrolled:
             raise KeyError(client)
         now = time.monotonic()
         if self._heard.get(client, -math.inf) < now - QUIET_SECONDS:  # new or back again: it may be a candidate
             self._changed.notify_all()
         self._heard[client] = now
+        return now
 
     def _idle(self, busy: Collection[int]) -> list[int]:
         oldest = time.monotonic() - QUIET_SECONDS

@@ -49,14 +49,12 @@ class Service(FleetServicer):
         """Hand out work, or keep the device on the line for a while if there is none."""
         kept = self._lines.acquire(blocking=False)
         try:
-            found = self._desk.pull(request.client, _POLL_SECONDS if kept else 0.0)
+            found = self._desk.pull(request.client, _POLL_SECONDS if kept else 0.0, context.is_active)
         except KeyError:
             _refuse(context, _not_enrolled(request.client))
         finally:
             if kept:
                 self._lines.release()
-        if not context.is_active():  # it hung up or died while it waited: nobody hears this answer
-            self._desk.left(request.client)
         match found:
             case Errand():
                 return pb.PullReply(work=_work(found))

@@ -116,6 +116,11 @@ def ready_desk(clients: int) -> Desk:
     return desk
 
 
+def hang_up(desk: Desk, client: int) -> None:
+    """A client calls, and dies before it is answered."""
+    assert desk.pull(client, 30.0, lambda: False) is None
+
+
 def test_work_is_handed_out_until_it_is_claimed_once() -> None:
     desk = ready_desk(2)
     desk.hand_out([errand(7, 1)])
@@ -160,7 +165,7 @@ def test_own_facts_are_stamped_after_what_came_in_meanwhile() -> None:
 
 def test_candidates_are_those_that_are_there_and_not_busy() -> None:
     desk = ready_desk(4)
-    desk.left(3)
+    hang_up(desk, 3)
     asked: list[list[int]] = []
 
     def roster(idle: list[int]) -> Roster:
@@ -173,8 +178,8 @@ def test_candidates_are_those_that_are_there_and_not_busy() -> None:
 
 def test_asking_waits_until_someone_is_idle() -> None:
     desk = ready_desk(2)
-    desk.left(0)
-    desk.left(1)
+    hang_up(desk, 0)
+    hang_up(desk, 1)
     threading.Timer(0.05, lambda: desk.pull(1, 0.0)).start()
     fact, _ = desk.next_fact(30.0, (), lambda idle: roster_of(*idle))
     assert isinstance(fact, CandidatesSeen)

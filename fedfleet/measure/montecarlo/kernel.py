@@ -1,0 +1,252 @@
+# pyright: basic
+"""The fast simulation: numba on interval arithmetic, with a ready set that changes only when somebody's state does.
+
+Each client sits in a ring of time buckets at the moment of its next change, so that a round costs what happens in it,
+not the number of clients. Random numbers are one splitmix64 sequence, drawn in an order that `literal` repeats.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_M1 = np.uint64(0xBF58476D1CE4E5B9)
+_M2 = np.uint64(0x94D049BB133111EB)
+_S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
+_RING = 1 << 14  # buckets; what lies further ahead waits in the last one and is looked at again
+_WIDTH = 20.0  # seconds per bucket, about a round
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _scramble(z):
+    z = (z ^ (z >> _S30)) * _M1
+    z = (z ^ (z >> _S27)) * _M2
+    return z ^ (z >> _S31)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _below(z, n):
+    return np.int64(((z >> _S32) * np.uint64(n)) >> _S32)
+
+
+@njit(cache=True, nogil=True)
+def _locate(c, te, start, period, offsets, begins, ends, base, index, ready, change):
+    """Put client c's cursor to where its trace is at time te."""
+    lap = np.floor((te - start[c]) / period[c])
+    base[c] = start[c] + lap * period[c]
+    phase = te - base[c]
+    low, high = offsets[c], offsets[c + 1]
+    a, b = low, high
+    while a < b:
+        middle = (a + b) >> 1
+        if ends[middle] <= phase:
+            a = middle + 1
+        else:
+            b = middle
+    if a == high:
+        a = low
+        base[c] += period[c]
+    index[c] = a
+    ready[c] = base[c] + begins[a] <= te
+    change[c] = base[c] + (ends[a] if ready[c] else begins[a])
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _file(c, at, change, head, link):
+    """Put client c into the bucket of its next change, counted from bucket `at`."""
+    bucket = np.int64(np.floor(change[c] / _WIDTH))
+    if bucket < at:
+        bucket = at
+    if bucket > at + _RING - 1:
+        bucket = at + _RING - 1
+    slot = bucket % _RING
+    link[c] = head[slot]
+    head[slot] = c
+
+
+@njit(cache=True, nogil=True)
+def _move(c, te, start, period, offsets, begins, ends, base, index, ready, change):
+    """Let client c's trace run on to time te, change by change; after a long sleep look the place up instead."""
+    for _ in range(4):
+        if ready[c]:
+            ready[c] = 0
+            index[c] += 1
+            if index[c] == offsets[c + 1]:
+                index[c] = offsets[c]
+                base[c] += period[c]
+            change[c] = base[c] + begins[index[c]]
+        else:
+            ready[c] = 1
+            change[c] = base[c] + ends[index[c]]
+        if change[c] > te:
+            return
+    _locate(c, te, start, period, offsets, begins, ends, base, index, ready, change)
+
+
+@njit(cache=True, nogil=True)
+def _elapsed(c, te, need, limit, period, offsets, begins, ends, base, index, total):
+    """Seconds until a ready client has been ready for `need` seconds; infinite as soon as that must exceed `limit`."""
+    low, high, i, lap = offsets[c], offsets[c + 1], index[c], base[c]
+    room = lap + ends[i] - te
+    if need <= room:
+        return need
+    left = need - room
+    jumped = False
+    while True:
+        i += 1
+        if i == high:
+            i = low
+            lap += period[c]
+            if not jumped and left > total[c]:  # whole laps at once
+                laps = np.ceil(left / total[c]) - 1.0
+                left -= laps * total[c]
+                lap += laps * period[c]
+                jumped = True
+        opens = lap + begins[i]
+        if opens - te > limit:
+            return np.inf
+        if left <= ends[i] - begins[i]:
+            return opens + left - te
+        left -= ends[i] - begins[i]
+
+
+@njit(cache=True, nogil=True)
+def simulate(
+    seed, k, by_deadline, limit, quantile, rounds, trips, t_break, released,
+    n, has_devices, size, down, down_offsets, up, up_offsets, compute,
+    has_states, t_cost, start, period, offsets, begins, ends, total,
+):  # fmt: skip
+    """One simulated training: successes per client and the virtual time at the end."""
+    successes = np.zeros(n, np.int64)
+    chosen = np.empty(max(k, 1), np.int64)
+    pool = np.empty(n, np.int64)
+    mark = np.full(n, -1, np.int64)
+    took = np.empty(max(k, 1), np.float64)
+    base, change = np.zeros(n), np.zeros(n)
+    index, ready = np.zeros(n, np.int64), np.ones(n, np.uint8)
+    members, place = np.empty(n, np.int64), np.full(n, -1, np.int64)
+    count = n
+    head, link = np.full(_RING, -1, np.int64), np.full(n, -1, np.int64)
+    at = np.int64(0)
+    if has_states:
+        count = 0
+        for c in range(n):
+            _locate(c, 0.0, start, period, offsets, begins, ends, base, index, ready, change)
+            if ready[c]:
+                place[c] = count
+                members[count] = c
+                count += 1
+            _file(c, at, change, head, link)
+    z = _scramble(np.uint64(seed) + _GOLDEN)
+    t, done_rounds, done_trips = 0.0, 0, 0
+    while done_rounds < rounds if by_deadline else done_trips < trips:
+        t += t_break
+        if has_states:
+            early, late = (np.floor(t), np.ceil(t)) if released else (t, t)
+            last = np.int64(np.floor(late / _WIDTH))
+            while True:
+                slot = at % _RING
+                c = head[slot]
+                head[slot] = -1
+                while c >= 0:
+                    following = link[c]
+                    te = early if t >= start[c] else late
+                    if change[c] <= te:
+                        _move(c, te, start, period, offsets, begins, ends, base, index, ready, change)
+                        if ready[c] and place[c] < 0:
+                            place[c] = count
+                            members[count] = c
+                            count += 1
+                        elif not ready[c] and place[c] >= 0:
+                            count -= 1
+                            other = members[count]
+                            members[place[c]] = other
+                            place[other] = place[c]
+                            place[c] = -1
+                    _file(c, at + 1 if at < last else at, change, head, link)
+                    c = following
+                if at >= last:
+                    break
+                at += 1
+        done_rounds += 1
+        if count == 0:
+            continue
+        # Who: everyone if there are not enough, a shuffle of the ready ones if there are few, else drawing until found.
+        m = 0
+        if count < 2 * k:
+            if not has_states:
+                for c in range(n):
+                    pool[c] = c
+            elif n <= 16 * count:
+                for c in range(n):
+                    if ready[c]:
+                        pool[m] = c
+                        m += 1
+            else:
+                pool[:count] = np.sort(members[:count])
+            m = min(k, count)
+            if count <= k:
+                chosen[:m] = pool[:m]
+            else:
+                left = count
+                for j in range(m):
+                    z += _GOLDEN
+                    i = _below(_scramble(z), left)
+                    chosen[j] = pool[i]
+                    left -= 1
+                    pool[i] = pool[left]
+        else:
+            while m < k:
+                z += _GOLDEN
+                c = _below(_scramble(z), n)
+                if ready[c] and mark[c] != done_rounds:
+                    mark[c] = done_rounds
+                    chosen[m] = c
+                    m += 1
+        longest = 0.0
+        for j in range(m):
+            c = chosen[j]
+            cost = t_cost
+            if has_devices:
+                z += _GOLDEN
+                i = _below(_scramble(z), down_offsets[c + 1] - down_offsets[c])
+                z += _GOLDEN
+                if up_offsets[c + 1] > up_offsets[c]:
+                    u = up[up_offsets[c] + _below(_scramble(z), up_offsets[c + 1] - up_offsets[c])]
+                else:
+                    u = down[down_offsets[c] + _below(_scramble(z), down_offsets[c + 1] - down_offsets[c])]
+                cost = size / (down[down_offsets[c] + i] / 8.0) + size / (u / 8.0) + compute[c]
+            elapsed = cost
+            if has_states:
+                need = np.ceil(cost) if released else cost
+                te = t
+                if released:
+                    te = np.floor(t) if t >= start[c] else np.ceil(t)
+                elapsed = 0.0
+                if need > 0:
+                    elapsed = _elapsed(c, te, need, limit, period, offsets, begins, ends, base, index, total)
+            if by_deadline:
+                if elapsed <= limit:
+                    successes[c] += 1
+                    longest = max(longest, elapsed)
+                else:
+                    longest = limit
+            else:
+                took[j] = t + elapsed
+        if by_deadline:
+            t += longest
+        else:
+            t = _quantile(took[:m], quantile)
+        done_trips += m
+    return successes, t
+
+
+@njit(cache=True, nogil=True)
+def _quantile(values, q):
+    """The q-quantile with linear interpolation."""
+    ordered = np.sort(values)
+    place = (len(ordered) - 1) * q
+    low = int(np.floor(place))
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

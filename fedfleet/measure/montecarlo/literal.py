@@ -1,0 +1,146 @@
+"""The same simulation, literally: lists and loops, every client looked at in every round. The reference for `kernel`."""
+
+from __future__ import annotations
+
+import math
+
+from fedfleet.core.fleet import DeviceTable, StateTable
+from fedfleet.measure.montecarlo.settings import Settings
+
+_MASK = 0xFFFFFFFFFFFFFFFF
+_GOLDEN = 0x9E3779B97F4A7C15
+
+
+class Draws:
+    """The one sequence of random numbers (splitmix64) of a simulation."""
+
+    def __init__(self, seed: int) -> None:
+        self.z = _scramble((seed + _GOLDEN) & _MASK)
+
+    def below(self, n: int) -> int:
+        """A number from 0 to n - 1."""
+        self.z = (self.z + _GOLDEN) & _MASK
+        return ((_scramble(self.z) >> 32) * n) >> 32
+
+
+def _scramble(z: int) -> int:
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+def simulate(
+    settings: Settings,
+    devices: DeviceTable | None,
+    states: StateTable | None,
+    *,
+    seed: int,
+    t_cost: float,
+    by_deadline: bool,
+) -> tuple[list[int], float]:
+    """One simulated training: successes per client and the virtual time at the end."""
+    n = settings.clients(devices, states)
+    draws, successes = Draws(seed), [0] * n
+    t, rounds, trips = 0.0, 0, 0
+    while rounds < settings.rounds if by_deadline else trips < settings.trips:
+        t += settings.t_break
+        rounds += 1
+        moments = [t if states is None else _moment(settings, states, c, t) for c in range(n)]
+        ready = [c for c in range(n) if states is None or is_ready(states, c, moments[c])]
+        chosen = choose(ready, settings.k, n, draws)
+        took = list[float]()
+        for c in chosen:
+            cost = t_cost if devices is None else _device_cost(settings, devices, c, draws)
+            if states is None:
+                took.append(cost)
+            else:
+                took.append(elapsed(states, c, moments[c], math.ceil(cost) if settings.released else cost))
+        if not chosen:
+            continue
+        if by_deadline:
+            for c, seconds in zip(chosen, took, strict=True):
+                successes[c] += seconds <= settings.deadline
+            t += max(min(seconds, settings.deadline) for seconds in took)
+        else:
+            t = quantile([t + seconds for seconds in took], settings.ready_share)
+        trips += len(chosen)
+    return successes, t
+
+
+def choose(ready: list[int], k: int, n: int, draws: Draws) -> list[int]:
+    """k of the ready clients without replacement; all of them if there are not more."""
+    if len(ready) <= k:
+        return ready
+    if len(ready) < 2 * k:
+        pool, chosen = list(ready), list[int]()
+        for _ in range(k):
+            i = draws.below(len(pool))
+            chosen.append(pool[i])
+            pool[i] = pool[-1]
+            pool.pop()
+        return chosen
+    there, chosen = set(ready), list[int]()
+    while len(chosen) < k:
+        c = draws.below(n)
+        if c in there:
+            there.remove(c)
+            chosen.append(c)
+    return chosen
+
+
+def _moment(settings: Settings, states: StateTable, c: int, t: float) -> float:
+    """The time at which a trace is looked up: released code cuts the fraction off towards the trace's start."""
+    if not settings.released:
+        return t
+    return math.floor(t) if t >= states.traces.start[c] else math.ceil(t)
+
+
+def _spans(states: StateTable, c: int) -> list[tuple[float, float]]:
+    t = states.traces
+    a, b = int(t.offsets[c]), int(t.offsets[c + 1])
+    return list(zip(t.begins[a:b].tolist(), t.ends[a:b].tolist(), strict=True))
+
+
+def is_ready(states: StateTable, c: int, moment: float) -> bool:
+    """Does one of the client's intervals hold this moment?"""
+    start, period = float(states.traces.start[c]), float(states.traces.period[c])
+    base = start + math.floor((moment - start) / period) * period
+    return any(base + low <= moment < base + high for low, high in _spans(states, c))
+
+
+def elapsed(states: StateTable, c: int, moment: float, need: float) -> float:
+    """Seconds from a ready moment until the client has been ready for `need` seconds."""
+    if need <= 0:
+        return 0.0
+    start, period = float(states.traces.start[c]), float(states.traces.period[c])
+    base = start + math.floor((moment - start) / period) * period
+    left = need
+    while True:
+        for low, high in _spans(states, c):
+            begin, end = base + low, base + high
+            if end <= moment:
+                continue
+            length = end - moment if begin <= moment else high - low
+            if left <= length:
+                # Inside the first interval the answer is the need itself, without detour through absolute time.
+                return need if begin <= moment else begin + left - moment
+            left -= length
+        base += period
+
+
+def _device_cost(settings: Settings, devices: DeviceTable, c: int, draws: Draws) -> float:
+    down = devices.down[devices.down_offsets[c] : devices.down_offsets[c + 1]].tolist()
+    own = devices.up[devices.up_offsets[c] : devices.up_offsets[c + 1]].tolist()
+    first = down[draws.below(len(down))]
+    second = own[draws.below(len(own))] if own else down[draws.below(len(down))]
+    size = settings.size_kb
+    return size / (first / 8.0) + size / (second / 8.0) + settings.compute_seconds(float(devices.seconds_per_sample[c]))
+
+
+def quantile(values: list[float], q: float) -> float:
+    """The q-quantile with linear interpolation."""
+    ordered = sorted(values)
+    place = (len(ordered) - 1) * q
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)

@@ -1,0 +1,180 @@
+"""The six metrics and the single-state metric, over seeds, in parallel.
+
+-R metrics (deadline-based): M_R = ln(1 + sum_i min(S_i, S_ideal)) / ln(1 + N S_ideal); higher is easier.
+-T metrics (readiness-based): virtual time of `trips` trips over (trips / k) t_break; lower is easier.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.fleet import DeviceTable, StateTable
+from fedfleet.core.records import Floats, Ints
+from fedfleet.measure.montecarlo.settings import Settings
+
+NAMES = ("DevMC-R", "DevMC-T", "StatMC-R", "StatMC-T", "InterMC-R", "InterMC-T")
+_MOST_SEEDS = 10_000
+_NO_INTS, _NO_FLOATS = np.zeros(1, np.int64), np.zeros(0)
+
+Simulate = Callable[..., tuple[Ints, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A metric over seeds: mean, standard deviation with ddof 1 (0 for one seed), wall seconds, and each seed's value."""
+
+    value: float
+    sd: float
+    seconds: float
+    values: Floats
+
+
+def kernel() -> Simulate:
+    """The compiled simulation; says which extra brings numba when it is missing."""
+    try:
+        module: Any = import_module("fedfleet.measure.montecarlo.kernel")
+    except ImportError:
+        raise BadInput("the metrics need numba, which is not installed; install fedfleet[train]") from None
+    return module.simulate
+
+
+def simulate(
+    settings: Settings,
+    devices: DeviceTable | None,
+    states: StateTable | None,
+    *,
+    seed: int,
+    t_cost: float,
+    by_deadline: bool,
+) -> tuple[Ints, float]:
+    """One fast simulation: successes per client, virtual time at the end."""
+    n = settings.clients(devices, states)
+    d, s = devices, states.traces if states is not None else None
+    compute = np.zeros(n)
+    if d is not None and not settings.released:
+        compute = settings.compute_seconds(1.0) * d.seconds_per_sample
+    return kernel()(
+        np.uint64(seed), settings.k, by_deadline, settings.deadline if by_deadline else math.inf, settings.ready_share,
+        settings.rounds, settings.trips, settings.t_break, settings.released, n,
+        d is not None, settings.size_kb, d.down if d else _NO_FLOATS, d.down_offsets if d else _NO_INTS,
+        d.up if d else _NO_FLOATS, d.up_offsets if d else _NO_INTS, compute,
+        s is not None, float(t_cost), s.start if s else _NO_FLOATS, s.period if s else _NO_FLOATS,
+        s.offsets if s else _NO_INTS, s.begins if s else _NO_FLOATS, s.ends if s else _NO_FLOATS,
+        s.total if s else _NO_FLOATS,
+    )  # fmt: skip
+
+
+def ratio(settings: Settings, successes: Ints) -> float:
+    """M_R: one logarithm of the clipped sum, over that of the ideal."""
+    ideal = settings.s_ideal(len(successes))
+    got = float(np.minimum(successes, ideal).sum())
+    return math.log(got + 1.0) / math.log(len(successes) * ideal + 1.0)
+
+
+def parts_of(
+    name: str, devices: DeviceTable | None, states: StateTable | None
+) -> tuple[DeviceTable | None, StateTable | None]:
+    """What a metric looks at: devices alone, states alone, or both."""
+    if name.startswith("Dev"):
+        return devices, None
+    return (None, states) if name.startswith("Stat") else (devices, states)
+
+
+def available(devices: DeviceTable | None, states: StateTable | None) -> list[str]:
+    """The metrics that can be computed from what is there."""
+    needs = {
+        "Dev": devices is not None,
+        "Stat": states is not None,
+        "Inter": devices is not None and states is not None,
+    }
+    return [name for name in NAMES if needs[name.partition("MC")[0]]]
+
+
+def one_value(
+    name: str, settings: Settings, devices: DeviceTable | None, states: StateTable | None, seed: int
+) -> float:
+    """A metric for one seed."""
+    by_deadline = name.endswith("-R")
+    d, s = parts_of(name, devices, states)
+    costs = settings.costs(by_deadline=by_deadline) if d is None else np.zeros(1)
+    found = [simulate(settings, d, s, seed=seed, t_cost=c, by_deadline=by_deadline) for c in costs.tolist()]
+    if by_deadline:
+        return float(np.mean([ratio(settings, successes) for successes, _ in found]))
+    scale = settings.trips / settings.k * settings.t_break_asked
+    return float(np.mean([seconds for _, seconds in found])) / scale
+
+
+def warm_up(settings: Settings, devices: DeviceTable | None, states: StateTable | None) -> None:
+    """Compile, or load what was compiled before, outside of any measured time."""
+    tiny = Settings(settings.k, 1, 1, settings.deadline, semantics=settings.semantics)
+    simulate(tiny, devices, states, seed=0, t_cost=1.0, by_deadline=True)
+
+
+def measure(
+    name: str,
+    settings: Settings,
+    devices: DeviceTable | None,
+    states: StateTable | None,
+    *,
+    seeds: int = 3,
+    until_se: float | None = None,
+    threads: int = 2,
+) -> Measured:
+    """A metric over seeds 0, 1, ..; with `until_se` more seeds are added until the standard error is small enough."""
+    if name not in available(devices, states):
+        raise BadInput(f"{name} cannot be measured from this: DevMC needs devices, StatMC states, InterMC both")
+    warm_up(settings, *parts_of(name, devices, states))
+    start = time.perf_counter()
+    values: list[float] = []
+    with ThreadPoolExecutor(threads) as pool:
+        for batch in _batches(seeds, until_se, values):
+            values += pool.map(partial(one_value, name, settings, devices, states), batch)
+    seconds = time.perf_counter() - start
+    array = np.array(values)
+    sd = float(array.std(ddof=1)) if len(values) > 1 else 0.0
+    return Measured(float(array.mean()), sd, seconds, array)
+
+
+def _batches(seeds: int, until_se: float | None, values: list[float]) -> Iterator[range]:
+    """First the seeds that were asked for, then as many again until the standard error is reached."""
+    yield range(seeds if until_se is None else max(seeds, 2))
+    if until_se is None:
+        return
+    for _ in count():
+        n = len(values)
+        if float(np.std(values, ddof=1)) / math.sqrt(n) <= until_se or n >= _MOST_SEEDS:
+            return
+        yield range(n, min(2 * n, _MOST_SEEDS))
+
+
+def state_scores(settings: Settings, states: StateTable, *, seeds: int = 1, threads: int = 2) -> Floats:
+    """The single-state metric of each row, Eq. (18): min(S_i, S_ideal) / S_ideal, averaged over t_cost (and seeds)."""
+    n = settings.clients(None, states)
+    warm_up(settings, None, states)
+    ideal = settings.s_ideal(n)
+    work = [(seed, cost) for seed in range(seeds) for cost in settings.costs(by_deadline=True).tolist()]
+
+    def score(item: tuple[int, float]) -> Floats:
+        successes, _ = simulate(settings, None, states, seed=item[0], t_cost=item[1], by_deadline=True)
+        return np.minimum(successes, ideal) / ideal
+
+    with ThreadPoolExecutor(threads) as pool:
+        return np.asarray(np.mean(list(pool.map(score, work)), axis=0), np.float64)
+
+
+def per_state(states: StateTable, scores: Floats) -> dict[str, float]:
+    """The mean score of the rows with the same id."""
+    names, where = np.unique(states.ids, return_inverse=True)
+    sums = np.bincount(where, weights=scores) / np.bincount(where)
+    return {str(name): float(value) for name, value in zip(names, sums, strict=True)}

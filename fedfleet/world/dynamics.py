@@ -1,0 +1,57 @@
+"""Devices that change while they work: ShuffleFL's mobility, and FLHetBench's state-only setting."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.core.limits import Fraction, NonNegative, Positive
+from fedfleet.core.parts import DeviceSource
+from fedfleet.core.records import Cost, Floats, Ints, Keys
+from fedfleet.core.rng import normals, uniforms
+from fedfleet.world.devices import DeviceRecipe
+
+
+def mobile(
+    devices: DeviceRecipe, *, sd: NonNegative = 0.2, load: Fraction = 0.5, period: Positive = 3600.0
+) -> DeviceRecipe:
+    """ShuffleFL's dynamics: bandwidth times omega at every trip, computing time times a coefficient that changes by the hour.
+
+    omega of Eq. (15), read as 1 if x <= 0, else min(x, 2), with x ~ N(1, sd). The Tracer dataset of the paper is not public,
+    so the capability left to us is drawn evenly between 1 - `load` and 1 for each client and `period`.
+    """
+
+    def recipe(keys: Keys, seed: int) -> DeviceSource:
+        inner = devices(keys, seed)
+
+        def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+            none = np.zeros(len(clients))
+            idle = inner.seconds(clients, Cost(none, none, none), start, tasks)
+            moved = inner.seconds(clients, Cost(none, cost.bytes_down, cost.bytes_up), start, tasks) - idle
+            computed = inner.seconds(clients, Cost(cost.samples, none, none), start, tasks) - idle
+            omega = coefficient(1.0 + sd * normals(seed, "omega", keys[clients], tasks))
+            capability = 1.0 - load * uniforms(seed, "capability", keys[clients], int(start // period))
+            return idle + moved / omega + computed / capability
+
+        return DeviceSource(seconds, inner.kinds)
+
+    return recipe
+
+
+def coefficient(x: Floats) -> Floats:
+    """Eq. (15) of ShuffleFL, which is printed with a hole between 0 and 1: 1 if x <= 0, else min(x, 2)."""
+    return np.where(x <= 0, 1.0, np.minimum(x, 2.0))
+
+
+def state_only(*, deadline: Positive = 120.0, seconds_per_sample: NonNegative = 0.0) -> DeviceRecipe:
+    """FLHetBench's state-only setting (III): one device for all, whose transfer takes N(d/1.05, 0.1 d/1.05) for deadline d."""
+    mean = deadline / 1.05
+
+    def recipe(keys: Keys, seed: int) -> DeviceSource:
+        def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+            del start
+            transfer = mean * (1.0 + 0.1 * normals(seed, "transfer", keys[clients], tasks))
+            return np.maximum(transfer, 0.0) + 3.0 * cost.samples * seconds_per_sample
+
+        return DeviceSource(seconds, ["one"] * len(keys))
+
+    return recipe

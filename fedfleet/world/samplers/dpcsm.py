@@ -1,0 +1,78 @@
+"""DPCSM: state fleets that dial how good, and how alike, states are (FLHetBench, Theorem 3.2)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.fleet import StateTable, availability, take_states
+from fedfleet.core.records import Floats, Ints
+from fedfleet.core.rng import stream
+
+RELEASED_SEED = 2022
+
+
+def ranked(base: StateTable, scores: Floats) -> Ints:
+    """Rows from the best state to the worst: by score, ties by availability, then by id."""
+    if len(scores) != len(base):
+        raise BadInput(f"{len(scores)} scores for {len(base)} states; give one score per state")
+    return np.lexsort((base.ids, -availability(base), -scores))
+
+
+def sample_dpcsm(
+    base: StateTable,
+    clients: int,
+    scores: Floats,
+    *,
+    alpha: float,
+    start_rank: int,
+    semantics: Literal["paper", "released"],
+    seed: int | None,
+) -> StateTable:
+    """States of `clients` clients, taken from rank `start_rank` (0-based) downwards.
+
+    `paper`: clients are drawn independently from the stick b_i ~ Beta(1, alpha), pi_i = b_i (1 - what is broken off before),
+    the rest to the last state. `released`: sticks are broken one after the other, as clients ask for a new one, so that the
+    ranks used have no gaps; drawn by numpy's default_rng in the published order, seed 2022 unless told otherwise.
+    """
+    order = ranked(base, scores)
+    if not 0 <= start_rank < len(order):
+        raise BadInput(f"start_rank {start_rank} is not in 0..{len(order) - 1}")
+    if semantics == "released":
+        topics = released_topics(clients, alpha, RELEASED_SEED if seed is None else seed)
+    else:
+        topics = _independent(clients, alpha, len(order) - start_rank, 0 if seed is None else seed)
+    return take_states(base, order[np.minimum(topics + start_rank, len(order) - 1)])
+
+
+def released_topics(clients: int, alpha: float, seed: int) -> Ints:
+    """The place on the stick of each client, opened one at a time: client 0 opens the first."""
+    rng = np.random.default_rng(seed)
+    pieces = [float(rng.beta(1, alpha))]
+    left = 1.0 - pieces[0]
+    topics = [0]
+    for _ in range(clients - 1):
+        chances = np.array([left, *pieces])
+        drawn = int(rng.choice(len(chances), p=chances / chances.sum()))
+        if drawn == 0:
+            piece = float(rng.beta(1, alpha)) * left
+            left -= piece
+            pieces.append(piece)
+            topics.append(len(pieces) - 1)
+        else:
+            topics.append(drawn - 1)
+    return np.array(topics, np.int64)
+
+
+def stick(alpha: float, length: int, seed: int) -> Floats:
+    """The lengths of the pieces of one broken stick; the last piece is whatever is left."""
+    cuts = stream(seed, "dpcsm", 0).beta(1.0, alpha, length)
+    cuts[-1] = 1.0
+    return cuts * np.concatenate([[1.0], np.cumprod(1.0 - cuts[:-1])])
+
+
+def _independent(clients: int, alpha: float, length: int, seed: int) -> Ints:
+    weights = stick(alpha, length, seed)
+    return stream(seed, "dpcsm", 1).choice(length, size=clients, p=weights / weights.sum())
