@@ -171,6 +171,21 @@ def device(
 
 
 @app.command()
+def data(
+    name: Annotated[str | None, typer.Argument(help="A dataset; without it, what there is.")] = None,
+    to: Annotated[Path | None, typer.Option(help="Where to; default: $FEDFLEET_DATA, else ./data.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a public dataset, checked and resumable, into a folder of its own; without a name, list what there is."""
+    from fedfleet.app.fetch import fetch_dataset, listed, shown_datasets, shown_fetch
+
+    if name is None:
+        answer(listed(), as_json, shown_datasets)
+    else:
+        answer(fetch_dataset(name, to, quiet=as_json), as_json, shown_fetch)
+
+
+@app.command()
 def version(as_json: AsJson = False) -> None:
     """Print the version."""
     answer({"version": __version__}, as_json, lambda a: f"fedfleet {a['version']}")

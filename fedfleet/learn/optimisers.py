@@ -6,11 +6,22 @@ Every operation is elementwise, so that the same function serves one client's te
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from fedfleet.core.parts import Optimiser
 
 Tensors = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSgd(Optimiser):
+    """SGD without momentum, which an executor may fuse into the product that makes the gradient: w <- w - lr (g + wd w)."""
+
+    lr: float = 0.0
+    weight_decay: float = 0.0
+
+
 OptimiserName = Literal["sgd", "adam", "adamw"]
 
 
@@ -27,7 +38,7 @@ def sgd(lr: float, *, momentum: float = 0.0, weight_decay: float = 0.0) -> Optim
             grads = state = {n: momentum * state[n] + g for n, g in grads.items()}
         return {n: p - lr * grads[n] for n, p in params.items()}, state
 
-    return Optimiser(init, update)
+    return Optimiser(init, update) if momentum else PlainSgd(init, update, lr, weight_decay)
 
 
 def adam(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet import testing
+from fedfleet.app.assemble import score_states
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import Decision, ServerState, whole_work
 from fedfleet.core.registry import builder, names
@@ -16,7 +17,11 @@ from fedfleet.tasks.digits import digits_logreg
 KEYS = client_keys(30)
 TASK = digits_logreg()(0)
 # What a builder cannot do without, by name.
-NEEDED = {"overcommit": lambda: {"policy": builder("policies", "deadline")(5)}}
+NEEDED = {
+    "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
+    "mobile": lambda: {"devices": builder("devices", "spread")()},
+    "dpcsm": lambda: {"score": score_states},
+}
 
 
 def built(kind: str, name: str):

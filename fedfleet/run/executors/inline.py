@@ -14,6 +14,7 @@ from fedfleet.core.parts import BatchPlan, Executor, Job, LocalPass, Task, Trial
 from fedfleet.core.records import Ints, Report, Score
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree, difference
+from fedfleet.tasks.dropout import addresses, dropout_names
 
 EVALUATION_BATCH = 2048
 Tensors = dict[str, torch.Tensor]
@@ -63,8 +64,12 @@ def train_one(module: Any, job: Job, local: LocalPass, x: torch.Tensor, y: torch
     remembered = tensors({n: v for n, v in memory.items() if not keep(n)})
     optimiser = local.optimiser.init(params)
     loss_sum, seen, steps = 0.0, 0, 0
+    dropouts = dropout_names(module)
     for rows in batches(local.batches, job):
         batch = torch.from_numpy(rows)
+        if dropouts:
+            place = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]), steps)
+            state |= dict.fromkeys(dropouts, torch.from_numpy(place))
         for p in params.values():
             p.requires_grad_(True)
         logits = functional_call(module, {**params, **state}, (x[batch],))
@@ -81,7 +86,7 @@ def train_one(module: Any, job: Job, local: LocalPass, x: torch.Tensor, y: torch
         loss_sum += float(loss.detach()) * len(rows)
         seen += len(rows)
         steps += 1
-    after = {n: v.detach().numpy() for n, v in {**state, **params}.items()}
+    after = {n: v.detach().numpy() for n, v in {**state, **params}.items() if n in job.offered}
     update = difference({n: after[n] for n in job.offered if not keep(n)}, job.offered)
     kept = {n: after[n].copy() for n in job.offered if keep(n)} if local.keep else None
     weight = float(len(job.rows)) if local.weigh == "samples" else 1.0

@@ -1,0 +1,1 @@
+"""The stacked executor: a whole cohort trained in one batched computation."""

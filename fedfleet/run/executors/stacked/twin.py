@@ -1,0 +1,105 @@
+"""The stacked twin of a model: the same forward(), with every leaf that has parameters replaced by a stacked one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedfleet.run.executors.stacked import leaves
+from fedfleet.run.executors.stacked.leaves import Stack
+from fedfleet.tasks.dropout import AddressedDropout
+
+Tensors = dict[str, torch.Tensor]
+
+
+class CannotStack(TypeError):
+    """This model has a part that no stacked leaf is known for."""
+
+
+@dataclass(slots=True)
+class Twin:
+    """A stacked model: load a stack of parameters, run it on merged batches, read the parameters back."""
+
+    module: nn.Module
+    stack: Stack
+    places: dict[str, tuple[nn.Module, str]]  # name in the tree -> leaf and attribute
+    flat: frozenset[str]  # convolution weights, which are kept with their kernel flattened
+    dropouts: list[AddressedDropout]
+    fusable: frozenset[str]  # names that a fused step can train
+    shapes: dict[str, torch.Size]
+
+    def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:
+        """Point the leaves at these stacks; nothing is copied but what must change its shape."""
+        self.stack.clients = clients
+        for name, value in tensors.items():
+            leaf, attribute = self.places[name]
+            setattr(leaf, attribute, value.reshape(clients, value.shape[1], -1) if name in self.flat else value)
+
+    def read(self, names: list[str]) -> Tensors:
+        """The leaves' present tensors by name, in the shapes of the model."""
+        found: Tensors = {}
+        for name in names:
+            leaf, attribute = self.places[name]
+            value = getattr(leaf, attribute)
+            found[name] = value.reshape(value.shape[0], *self.shapes[name])
+        return found
+
+
+def make_twin(module: nn.Module) -> Twin:
+    """The stacked twin of a model, or CannotStack with the leaf that stands in the way."""
+    stack = Stack()
+    shapes = {n: v.shape for n, v in module.state_dict().items()}
+    twin = copy.deepcopy(module)
+    places: dict[str, tuple[nn.Module, str]] = {}
+    flat: set[str] = set()
+    fusable: set[str] = set()
+    for path, leaf in list(twin.named_modules()):
+        own = [n for n, _ in leaf.named_parameters(recurse=False)] + [
+            n for n, _ in leaf.named_buffers(recurse=False) if f"{path}.{n}".lstrip(".") in shapes
+        ]
+        if not own:
+            continue
+        stacked = _stacked_leaf(stack, leaf, path)
+        if path == "":
+            twin = stacked
+        else:
+            parent, _, last = path.rpartition(".")
+            setattr(twin.get_submodule(parent), last, stacked)
+        for attribute in own:
+            name = f"{path}.{attribute}".lstrip(".")
+            places[name] = (stacked, attribute)
+            if isinstance(stacked, leaves.Conv) and attribute == "weight":
+                flat.add(name)
+            if isinstance(stacked, leaves.Linear | leaves.Conv):
+                fusable.add(name)
+    dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
+    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), shapes)
+
+
+def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
+    try:
+        match leaf:
+            case nn.Linear():
+                return leaves.Linear(stack)
+            case nn.Conv1d() | nn.Conv2d():
+                return leaves.Conv(stack, leaf)
+            case nn.BatchNorm1d() | nn.BatchNorm2d():
+                return leaves.BatchNorm(stack, leaf)
+            case nn.LayerNorm() | nn.GroupNorm():
+                return leaves.Norm(stack, leaf)
+            case nn.Embedding():
+                return leaves.Embedding(stack)
+            case nn.LSTM():
+                return leaves.Lstm(stack, leaf)
+            case _:
+                pass
+    except TypeError as wrong:
+        raise CannotStack(f"{path or 'the model'}: {wrong}") from None
+    own = [n for n, _ in leaf.named_parameters(recurse=False)]
+    if not list(leaf.children()) and len(own) == 1:
+        return leaves.Table(stack, leaf, own[0])
+    raise CannotStack(f"{path or 'the model'} is a {type(leaf).__name__}, which has parameters and no stacked form")

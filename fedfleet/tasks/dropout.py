@@ -1,0 +1,62 @@
+"""Dropout whose mask is addressed, not drawn: by seed, client, task, step, layer and element.
+
+The mask is an integer hash, so that one client alone, a stack of clients, a CPU and a GPU all drop the same units.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedfleet.core.records import Ints
+from fedfleet.core.rng import UintArray, hash_keys
+
+# splitmix64's constants as signed integers: torch has no unsigned ones, and products wrap around all the same.
+_GOLDEN, _M1, _M2 = -7046029254386353131, -4658895280553007687, -7723592293110705685
+_KEEP = {shift: (1 << (64 - shift)) - 1 for shift in (27, 30, 31)}  # makes an arithmetic shift a logical one
+
+
+def scramble(z: torch.Tensor) -> torch.Tensor:
+    """The finaliser of splitmix64 on int64 tensors."""
+    z = (z ^ ((z >> 30) & _KEEP[30])) * _M1
+    z = (z ^ ((z >> 27) & _KEEP[27])) * _M2
+    return z ^ ((z >> 31) & _KEEP[31])
+
+
+class AddressedDropout(nn.Module):
+    """Dropout with probability p; `layer` tells the dropouts of one model apart. The identity when not training.
+
+    `address` is one integer for the whole batch, or one per client when a stack of clients' batches lies one after the
+    other in dimension 0. It is given anew for every step.
+    """
+
+    address: torch.Tensor
+
+    def __init__(self, p: float, layer: int) -> None:
+        super().__init__()
+        self.p, self.layer = p, layer
+        self.register_buffer("address", torch.zeros((), dtype=torch.int64), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if not self.training or self.p == 0.0:
+            return x
+        clients = self.address.numel()
+        per_client = x.numel() // clients
+        element = torch.arange(per_client, device=x.device, dtype=torch.int64) * _GOLDEN
+        base = scramble(self.address.reshape(clients, 1) + (self.layer + 1) * _M1)
+        bits = (scramble(base + element) >> 40) & 0xFFFFFF
+        keep = (bits >= round(self.p * 2**24)).to(x.dtype).reshape(x.shape)
+        return x * keep * (1.0 / (1.0 - self.p))
+
+
+def dropout_names(module: nn.Module) -> list[str]:
+    """The names of the buffers that hold the addresses of a model's dropouts."""
+    return [f"{name}.address" for name, leaf in module.named_modules() if isinstance(leaf, AddressedDropout)]
+
+
+def addresses(seed: int, keys: UintArray, tasks: Ints, step: int) -> Any:
+    """One address per client for this step, as an int64 array."""
+    return hash_keys(seed, "dropout", keys, tasks, step).view(np.int64)
