@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble import assemble
+from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.runs import finished, perform
 from fedfleet.app.spec import Spec, load_spec, resolve, with_words
 from fedfleet.core.errors import BadInput
@@ -64,7 +64,8 @@ def run(
         )
     setup = assemble(resolved, task(resolved.seed) if task else None)
     journal, events = journals.in_memory(), list[Event]()
-    done = simulate(setup.plan, setup.world, setup.executor(), journal=journal, watch=events.extend)
+    with executing(setup) as execute:
+        done = simulate(setup.plan, setup.world, execute, journal=journal, watch=events.extend)
     metrics = {**summary(events), "digest": journal.digest, "spec_digest": resolved.digest}
     return Result(metrics, done.state.server.params, events, None)
 

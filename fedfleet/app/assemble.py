@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.app.spec import Spec
+from fedfleet.app.spec import Spec, resolve, with_words
 from fedfleet.app.tables import Table, build_part
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import StateScorer, StateTable
@@ -48,6 +50,7 @@ class Setup:
 
 def assemble(spec: Spec, task: Task | None = None) -> Setup:
     """Build every part that the spec names and see that they fit together; `task` replaces the one by name."""
+    check_executor(spec)
     seed, world_table = spec.seed, spec.world
     pace: Policy = build_part("policies", spec.pace)
     if pace.cohort > world_table["clients"]:
@@ -77,7 +80,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     )
     if algorithm.pooled:
         plan, world = in_one_place(plan, world)
-    return Setup(spec, plan, world, task, lambda: make_executor(spec.run, task))
+    return Setup(spec, plan, world, task, lambda: make_executor(spec, task))
 
 
 def devices_and_states(table: Table, keys: Keys, seed: int) -> tuple[DeviceSource, StateSource]:
@@ -101,11 +104,58 @@ def make_task(spec: Spec) -> Task:
     return build_part("tasks", spec.task)(spec.seed)
 
 
-def make_executor(run: Table, task: Task) -> Executor:
+def make_executor(spec: Spec, task: Task) -> Executor:
     """The executor that [run] names; `auto` is the literal one."""
     from fedfleet.run.executors.inline import inline
 
-    return inline(task, threads=run["threads"])
+    run = spec.run
+    here = inline(task, threads=run["threads"])
+    match run["execute"]:
+        case "ray":
+            from fedfleet.run.executors.parcels import Recipe
+            from fedfleet.run.executors.ray import ray_executor
+
+            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", spec.toml())
+            return ray_executor(
+                recipe, here, workers=run["workers"], address=run["ray_address"], threads=run["threads"]
+            )
+        case _:
+            return here
+
+
+def check_executor(spec: Spec) -> None:
+    """See that the executor can be had, before anything is built or written."""
+    if spec.run["execute"] == "ray":
+        from fedfleet.run.executors.ray import require_ray
+
+        require_ray()
+        if spec.task["use"] == "own":
+            raise BadInput(
+                'run.execute = "ray" cannot train an own model, since workers rebuild the task from the spec; '
+                'register it as a task of an installed package, or use run.execute = "inline"'
+            )
+
+
+@contextmanager
+def executing(setup: Setup) -> Iterator[Executor]:
+    """The executor of a setup, for as long as it is used; what it started ends with it."""
+    execute = setup.executor()
+    try:
+        yield execute
+    finally:
+        if execute.close is not None:
+            execute.close()
+
+
+def rebuild(text: str) -> Setup:
+    """What a spec's text names, built in another process, such as a device or a worker: there training is inline."""
+    return assemble(resolve(with_words(tomllib.loads(text), ["run.execute=inline"])))
+
+
+def rebuild_kit(text: str) -> tuple[Algorithm, Executor]:
+    """What a worker needs of a spec."""
+    setup = rebuild(text)
+    return setup.plan.algorithm, setup.executor()
 
 
 def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:

@@ -54,11 +54,14 @@ def run(
     out: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/NAME-DIGEST.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
+    ray_address: Annotated[str | None, typer.Option(help="Train on the Ray cluster at this address.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train by a spec in virtual time, and write a run folder with journal, model, metrics and report."""
     from fedfleet.app.spec import load_spec
 
+    if ray_address is not None:
+        words = [*(words or ()), "run.execute=ray", f"run.ray_address={ray_address}"]
     resolved = load_spec(spec, words or ())
     if check:
         from fedfleet.app.assemble import assemble

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import typer
 
-from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.assemble import Setup, assemble, executing, rebuild
 from fedfleet.app.report import write_report
 from fedfleet.app.runs import Finished, completed, take_folder
-from fedfleet.app.spec import load_spec, resolve
+from fedfleet.app.spec import load_spec
 from fedfleet.run import journal as journals
 from fedfleet.run.wire.desk import Desk
 from fedfleet.run.wire.device import Rebuilt, attend
@@ -49,7 +48,8 @@ def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: 
 def _serve_in(setup: Setup, desk: Desk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:
     journal = journals.create(folder / "run.db")
     try:
-        done = serve(setup.plan, setup.world, setup.executor(), desk, devices=devices, journal=journal, folder=folder)
+        with executing(setup) as execute:
+            done = serve(setup.plan, setup.world, execute, desk, devices=devices, journal=journal, folder=folder)
         return journal.digest, done.server.params
     finally:
         journal.close()
@@ -62,5 +62,5 @@ def run_device(server: str, client: int) -> dict[str, Any]:
 
 def _rebuild(text: str) -> Rebuilt:
     """The parts that a server's spec names, built here from this machine's own registry."""
-    setup = assemble(resolve(tomllib.loads(text)))
+    setup = rebuild(text)
     return Rebuilt(setup.plan.algorithm, setup.world, setup.executor(), setup.spec.digest)

@@ -7,7 +7,7 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from fedfleet.app.assemble import assemble
+from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.runs import opened
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.trees import content_hash
@@ -22,7 +22,8 @@ def replay_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty; resume the run first")
     setup = assemble(spec)
-    found = audit(setup.plan, setup.world, setup.executor(), events, folder)
+    with executing(setup) as execute:
+        found = audit(setup.plan, setup.world, execute, events, folder)
     rebuilt = content_hash(found.replayed.state.server.params)
     stored = _stored_hash(folder / "model.safetensors") if ended else None
     if stored is not None and stored != rebuilt:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.assemble import Setup, assemble, executing
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunEnded
@@ -78,18 +78,18 @@ def completed(spec: Spec, out: Path, digest: str, params: dict[str, Any], wall_s
 
 
 def _simulate_in(setup: Setup, out: Path, watch: Watch | None) -> tuple[str, dict[str, Any]]:
-    execute = setup.executor()
     path = out / "run.db"
-    journal = journals.reopen(path) if path.is_file() else journals.create(path)
-    try:
-        found = restore(out, setup.plan, setup.world, execute, eager=False)
-        sim, position = found or (None, 0)
-        journal.truncate(position)
-        keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], sim.state.book.version if sim else 0)
-        done = simulate(setup.plan, setup.world, execute, journal=journal, keeper=keeper, resume=sim, watch=watch)
-        return journal.digest, done.state.server.params
-    finally:
-        journal.close()
+    with executing(setup) as execute:
+        journal = journals.reopen(path) if path.is_file() else journals.create(path)
+        try:
+            found = restore(out, setup.plan, setup.world, execute, eager=False)
+            sim, position = found or (None, 0)
+            journal.truncate(position)
+            keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], sim.state.book.version if sim else 0)
+            done = simulate(setup.plan, setup.world, execute, journal=journal, keeper=keeper, resume=sim, watch=watch)
+            return journal.digest, done.state.server.params
+        finally:
+            journal.close()
 
 
 def refuse_taken(out: Path, *, resume: bool) -> None:

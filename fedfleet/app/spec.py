@@ -45,10 +45,12 @@ def world_settings(
 
 def run_settings(
     *,
-    execute: Literal["auto", "inline"] = "auto",
+    execute: Literal["auto", "inline", "ray"] = "auto",
     device: Literal["cpu"] = "cpu",
     threads: Count = 1,
     checkpoint_every: Count = 20,
+    workers: Count | None = None,
+    ray_address: str | None = None,
 ) -> None:
     """The keys of [run]: how, not what. They stay out of the digest; only the signature is used."""
 

@@ -115,10 +115,11 @@ def mean(acc: Accumulator, scales: dict[str, Scale]) -> Tree | None:
     weight = math.ldexp(float(acc.weight), -_WEIGHT_BITS)
     out: Tree = {}
     for name, scale in scales.items():
-        value: NDArray[Any] = acc.sums[name].astype(np.float64)
+        value: NDArray[Any] = acc.sums[name]
         if scale.two_limbs:
-            value += acc.fine[name] * 2.0**-_LIMB_BITS
-        out[name] = (value * math.ldexp(1.0, -scale.power) / weight).astype(np.float32)
+            value = value + acc.fine[name] * 2.0**-_LIMB_BITS
+        # Scaling by a power of two is exact, so one division gives the same bits as a scaling and a division.
+        out[name] = np.divide(value, math.ldexp(weight, scale.power)).astype(np.float32)
     return out
 
 

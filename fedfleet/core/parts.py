@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedfleet.core.exact import Scale
 from fedfleet.core.records import (
     Assignments,
     Book,
@@ -17,6 +18,7 @@ from fedfleet.core.records import (
     Floats,
     Ints,
     Keys,
+    Rejected,
     Report,
     Roster,
     Score,
@@ -70,11 +72,30 @@ OpaquePass = Callable[["Job", "Dataset"], Report]
 
 
 @dataclass(frozen=True, slots=True)
+class ExactMean:
+    """What an executor needs to fold exactly: the scale of each leaf that is averaged, and the limit on the total weight."""
+
+    scales: dict[str, Scale]
+    total_weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Reports that were added up where they were made: the sum, who is in it with which statistics, and who is not."""
+
+    accumulator: Any
+    tasks: Ints
+    stats: Mapping[str, Floats]
+    rejected: tuple[Rejected, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Fold:
     """How reports become one aggregate. `add` consumes its accumulator (it may work in place) and returns it.
 
     `check` names why a report cannot be folded, None if it can; `merge` joins accumulators of chunks or edges;
-    `save` and `load` turn an accumulator into a tree and back, so that it can be kept or forwarded.
+    `save` and `load` turn an accumulator into a tree and back, so that it can be kept or forwarded. `exact` says that this
+    is the exact mean of `core.exact` and how leaves are scaled: then an executor may add reports up where they were made.
     """
 
     zero: Callable[[ServerState], Any]
@@ -84,6 +105,7 @@ class Fold:
     finish: Callable[[Any], Tree | None]
     save: Callable[[Any], Tree]
     load: Callable[[Tree], Any]
+    exact: Callable[[ServerState], ExactMean] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +264,17 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Executor:
-    """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores."""
+    """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
+
+    `fold(jobs, mean)` trains and adds up in place, where a mean allows it. `close()`, where there is one, ends the processes
+    that the executor started; whoever made the executor calls it at the end.
+    """
 
     name: str
     train: Callable[[Sequence[Job]], Iterable[Report]]
     evaluate: Callable[[Sequence[Trial]], Iterable[Score]]
+    fold: Callable[[Sequence[Job], ExactMean], Folded] | None = None
+    close: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

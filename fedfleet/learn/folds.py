@@ -9,7 +9,7 @@ import numpy as np
 from fedfleet.core import exact
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.limits import Positive
-from fedfleet.core.parts import Fold
+from fedfleet.core.parts import ExactMean, Fold
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Tree
 
@@ -58,4 +58,7 @@ def mean(*, bound: Positive = 2.0**10, total_weight: Positive = 2.0**24, travels
     def finish(acc: exact.Accumulator) -> Tree | None:
         return exact.mean(acc, dict.fromkeys(acc.sums, one))
 
-    return Fold(zero, check, add, merge, finish, exact.save, exact.load)
+    def exact_mean(server: ServerState) -> ExactMean:
+        return ExactMean(scales(like(server)), total_weight)
+
+    return Fold(zero, check, add, merge, finish, exact.save, exact.load, exact_mean)

@@ -72,6 +72,12 @@ def gather(
     reports: Iterable[Report] | None = None,
 ) -> ReportsGathered:
     """Train (unless the reports are there already), check and fold, in task order."""
+    mean = plan.algorithm.fold.exact
+    if reports is None and execute.fold is not None and mean is not None and not plan.algorithm.remembers:
+        jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
+        done = execute.fold(jobs, mean(command.server))
+        acc = done.accumulator if len(done.tasks) else None
+        return ReportsGathered(now, acc, done.tasks, done.stats, done.rejected)
     if reports is None:
         reports = execute.train(jobs_for(plan, world, memory, command.tasks, command.waves))
     return fold_reports(plan, memory, command.server, command.contexts, reports, now)

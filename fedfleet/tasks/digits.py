@@ -27,7 +27,7 @@ def digits_logreg() -> TaskRecipe:
     """Logistic regression on handwritten digits (650 parameters)."""
 
     def build():
-        from fedfleet.tasks.nets import logistic_regression
+        from fedfleet.tasks.nets.dense import logistic_regression
 
         return logistic_regression(64, 10)
 
@@ -38,9 +38,9 @@ def digits_mlp(hidden: Count = 64) -> TaskRecipe:
     """A perceptron with one hidden layer on handwritten digits."""
 
     def build():
-        from fedfleet.tasks.nets import perceptron
+        from fedfleet.tasks.nets.dense import perceptron
 
-        return perceptron(64, hidden, 10)
+        return perceptron(64, [hidden], 10)
 
     return make_task("digits_mlp", digits, build)
 
@@ -49,7 +49,7 @@ def digits_cnn(channels: Count = 8) -> TaskRecipe:
     """A small convolutional network on handwritten digits."""
 
     def build():
-        from fedfleet.tasks.nets import SmallCnn
+        from fedfleet.tasks.nets.vision import SmallCnn
 
         return SmallCnn(8, channels, 10)
 

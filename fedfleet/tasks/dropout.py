@@ -5,6 +5,7 @@ The mask is an integer hash, so that one client alone, a stack of clients, a CPU
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,19 +38,30 @@ class AddressedDropout(nn.Module):
 
     def __init__(self, p: float, layer: int) -> None:
         super().__init__()
-        self.p, self.layer = p, layer
+        self.p, self.layer, self.compiled = p, layer, False
+        self._offset = ((layer + 1) * _M1 + 2**63) % 2**64 - 2**63  # wrapped around, as tensors do
         self.register_buffer("address", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or self.p == 0.0:
             return x
-        clients = self.address.numel()
-        per_client = x.numel() // clients
-        element = torch.arange(per_client, device=x.device, dtype=torch.int64) * _GOLDEN
-        base = scramble(self.address.reshape(clients, 1) + (self.layer + 1) * _M1)
-        bits = (scramble(base + element) >> 40) & 0xFFFFFF
-        keep = (bits >= round(self.p * 2**24)).to(x.dtype).reshape(x.shape)
-        return x * keep * (1.0 / (1.0 - self.p))
+        drop = _compiled() if self.compiled and x.is_cuda else masked
+        return drop(x, self.address, self._offset, self.p)
+
+
+def masked(x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> torch.Tensor:
+    """x without the units that this address drops, the others scaled up."""
+    clients = address.numel()
+    element = torch.arange(x.numel() // clients, device=x.device, dtype=torch.int64) * _GOLDEN
+    base = scramble(address.reshape(clients, 1) + offset)
+    bits = (scramble(base + element) >> 40) & 0xFFFFFF
+    return x * (bits >= round(p * 2**24)).to(x.dtype).reshape(x.shape) * (1.0 / (1.0 - p))
+
+
+@cache
+def _compiled() -> Any:
+    """The mask in one kernel, for accelerators."""
+    return torch.compile(masked, dynamic=False)
 
 
 def dropout_names(module: nn.Module) -> list[str]:

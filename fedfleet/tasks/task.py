@@ -9,24 +9,54 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
+from fedfleet.core.records import Ints
 from fedfleet.core.rng import address, stream
 from fedfleet.core.trees import Tree
 
 TaskRecipe = Callable[[int], Task]
+# A model for samples of this shape and so many classes.
+Net = Callable[[tuple[int, ...], int], Any]
 HOLDOUT_SHARE = 0.2
 
 
 def make_task(name: str, load: Callable[[], Dataset], build: Callable[[], Any]) -> TaskRecipe:
     """A recipe that, given the seed, loads the data and holds a seeded fifth of it out for the central test."""
+    return fit_task(name, load, lambda shape, classes: build())
+
+
+def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0) -> TaskRecipe:
+    """The same for a model that takes its input shape and number of classes from the data.
+
+    With `test_users` everything of so many seeded owners is held out instead of a fifth of all samples.
+    """
 
     def recipe(seed: int) -> Task:
         require_torch()
         dataset = load()
-        order = stream(seed, "holdout").permutation(len(dataset.y))
-        holdout = np.sort(order[: round(HOLDOUT_SHARE * len(dataset.y))])
-        return Task(name, dataset, holdout, build, lambda s: first_parameters(build, s))
+        shape, classes = dataset.x.shape[1:], dataset.classes
+
+        def build() -> Any:
+            return net(shape, classes)
+
+        return Task(name, dataset, hold_out(dataset, seed, test_users), build, lambda s: first_parameters(build, s))
 
     return recipe
+
+
+def hold_out(dataset: Dataset, seed: int, users: int) -> Ints:
+    """The rows of the central test set: all rows of `users` owners, or a fifth of all rows when that is 0."""
+    rng = stream(seed, "holdout")
+    if not users:
+        order = rng.permutation(len(dataset.y))
+        return np.sort(order[: round(HOLDOUT_SHARE * len(dataset.y))])
+    owner = dataset.owner if dataset.owner is not None else np.empty(0, np.int64)
+    people = np.unique(owner)
+    if users >= len(people):
+        raise BadInput(
+            f"task.test_users = {users}: the data has {len(people)} users, and someone must be left to train; use fewer, "
+            "or 0 to hold out a fifth of all samples"
+        )
+    return np.flatnonzero(np.isin(owner, rng.permutation(people)[:users]))
 
 
 def first_parameters(build: Callable[[], Any], seed: int) -> Tree:

@@ -18,11 +18,10 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
 from fedfleet.core.intervals import traces
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.rng import uniforms
+from fedfleet.core.rng import UintArray, uniforms
 
 DEVICES, STATES, _MOST = 200, 700, 100_000
 _DAY = 86400.0
-_TURNS = 24  # placements on the clock among which a state's is chosen
 # Steps of additive sequences that fill [0, 1) evenly: 2^64 times the fractions of the golden ratio and of the roots of 2, 3, 7.
 _STEPS = (0x9E3779B97F4A7C15, 0x6A09E667F3BCC908, 0xBB67AE8584CAA73B, 0xA54FF53A5F1D36F1)
 
@@ -33,8 +32,9 @@ class Rings:
 
     start: Floats
     period: Floats
+    kind: Ints  # whose likings of hours, by the share of ready time
     owner: Ints
-    first: Ints  # where each owner's sessions begin
+    place: Ints  # first, second, .. session of its owner
     lengths: Floats
     gaps: Floats
 
@@ -75,12 +75,13 @@ def draw_devices(p: dict[str, Any], rows: int, seed: int) -> DeviceTable:
 
 
 def draw_states(p: dict[str, Any], rows: int, seed: int) -> StateTable:
-    """States from parameters: rings, turned so that the population is ready at the hours at which phones are."""
+    """States from parameters: rings, turned at random and ordered so that phones are ready at the hours at which they are."""
     ring = draw_rings(p, rows, seed)
-    turn = _turn(ring, np.array(p["states"]["hours"]), seed)
+    turn = np.floor(uniforms(seed, "builtin-turn", np.arange(rows, dtype=np.uint64)) * ring.period)
+    lengths, begins = _ordered(ring, ring.start + turn, np.array(p["states"]["hours"]), seed)
     period = ring.period[ring.owner]
-    begins = np.mod(_begins(ring) + turn[ring.owner], period)
-    ends = begins + ring.lengths
+    begins = np.mod(begins - ring.start[ring.owner], period)
+    ends = begins + lengths
     over = ends > period  # a session that runs over the end of its trace goes on at the beginning
     owner = np.concatenate([ring.owner, ring.owner[over]])
     begins = np.concatenate([begins, np.zeros(int(over.sum()))])
@@ -102,71 +103,70 @@ def draw_rings(p: dict[str, Any], rows: int, seed: int) -> Rings:
     keys = np.arange(rows, dtype=np.uint64)
     share = np.exp(np.interp(u[0], levels, own["log_share"]))
     log_rate = _given(u[0], u[1], p["given_levels"], own["log_rate_given_share"])
-    scores = [np.interp(u[0], levels, normal), np.interp(log_rate, own["log_rate"], normal), np.ones(rows)]
-    spreads: list[Floats] = []
-    for part, v in ((own["length"], u[2]), (own["gap"], u[3])):
-        *weights, rest = part["weights"]
-        scores.append(sum(w * z for w, z in zip(weights, scores, strict=True)) + rest * np.interp(v, levels, normal))
-        spreads.append(np.interp(scores[-1], normal, part["spread"]))
-    days, day, cells = np.array(own["days_start_share"]).T
-    cell = _pick(uniforms(seed, "builtin-when", keys), cells)
-    clock = np.interp(uniforms(seed, "builtin-clock", keys), np.cumsum([0.0, *own["start_hours"]]), np.arange(25) * 3600.0)
-    period = days[cell] * _DAY
-    wanted = np.exp(log_rate) * days[cell] + uniforms(seed, "builtin-sessions", keys)
-    owner, first = _spans(np.maximum(wanted.astype(np.int64), 1))
+    start, days = _when(own, keys, seed)
+    period = days * _DAY
+    count = np.exp(log_rate) * days + uniforms(seed, "builtin-sessions", keys)
+    owner, first = _spans(np.maximum(count.astype(np.int64), 1))
     place = np.arange(len(owner)) - first[owner]
+    scores = [np.interp(u[0], levels, normal), np.interp(log_rate, own["log_rate"], normal), np.ones(rows)]
     filled: list[Floats] = []
-    for name, spread, total in zip(("length", "gap"), spreads, (share * period, (1.0 - share) * period), strict=True):
-        shape = np.interp(uniforms(seed, f"builtin-{name}", keys[owner], place), p["shape_levels"], own[name]["shape"])
-        filled.append(_fill(np.exp(spread[owner] * shape), total, owner, first, own[name]["ceiling"], own["room"]))
+    for i, (name, total) in enumerate((("length", share * period), ("gap", (1.0 - share) * period))):
+        *weights, rest = own[name]["weights"]
+        known = np.sum([w * z for w, z in zip(weights, scores, strict=True)], axis=0)
+        scores.append(known + rest * np.interp(u[2 + i], levels, normal))
+        spread = np.interp(scores[-1], normal, own[name]["spread"])
+        # Even steps within a state, too: its sessions are as mixed as it says, and the long ones lie apart.
+        even = np.mod(uniforms(seed, f"builtin-{name}", keys)[owner] + place * (_STEPS[i] * 2.0**-64), 1.0)
+        shape = np.exp(spread[owner] * np.interp(even, p["shape_levels"], own[name]["shape"]))
+        filled.append(_fill(shape, total, owner, first, own[name]["ceiling"], own["room"]))
     lengths, gaps = filled
     # Rounding left some seconds over or short: the longest gap takes them.
     longest = np.flatnonzero(gaps == np.maximum.reduceat(gaps, first)[owner])
-    longest = longest[np.unique(owner[longest], return_index=True)[1]]
-    gaps[longest] += period - np.add.reduceat(lengths + gaps, first)
-    return Rings(day[cell] * _DAY + np.floor(clock), period, owner, first, lengths, gaps)
+    gaps[longest[np.unique(owner[longest], return_index=True)[1]]] += period - np.add.reduceat(lengths + gaps, first)
+    return Rings(start, period, np.searchsorted(own["hour_kinds"], u[0], side="right"), owner, place, lengths, gaps)
+
+
+def _when(own: dict[str, Any], keys: UintArray, seed: int) -> tuple[Floats, Floats]:
+    """When each trace begins, in seconds, and how many days it has."""
+    days, day, shares = np.array(own["days_start_share"]).T
+    cell = _pick(uniforms(seed, "builtin-when", keys), shares)
+    hours = np.interp(uniforms(seed, "builtin-clock", keys), np.cumsum([0.0, *own["start_hours"]]), np.arange(25.0))
+    return day[cell] * _DAY + np.floor(hours * 3600.0), days[cell]
 
 
 def _fill(x: Floats, total: Floats, owner: Ints, first: Ints, ceiling: float, room: float) -> Floats:
-    """Positive numbers scaled to whole seconds with these sums, and bent below a ceiling (but `room` times the mean is free).
+    """Positive numbers scaled to whole seconds with these sums, and bent below a ceiling, or `room` means if that is more.
 
     A lognormal of this spread would put nearly all of a trace into one session; nights and days end sessions and gaps.
     """
-    count = np.bincount(owner)
-    most = np.maximum(ceiling, room * total / count)[owner]
+    most = np.maximum(ceiling, room * total / np.bincount(owner))[owner]
     x = x * (total / np.add.reduceat(x, first))[owner]
     for _ in range(12):
         x = x * (total / np.add.reduceat(x * most / (x + most), first))[owner]
     return np.maximum(np.rint(x * most / (x + most)), 1.0)
 
 
-def _turn(ring: Rings, hours: Floats, seed: int) -> Floats:
-    """By how much each ring is turned: one of some random turns, likelier the more of its ready time falls on likely hours."""
-    ahead = np.concatenate([[0.0], np.cumsum(hours * 3600.0)])
+def _ordered(ring: Rings, start: Floats, liking: Floats, seed: int) -> tuple[Floats, Floats]:
+    """Lengths and beginnings of sessions, in an order in which long sessions wait for liked hours, long gaps for the others.
 
-    def until(t: Floats) -> Floats:
-        days, rest = np.divmod(t, _DAY)
-        return days * ahead[-1] + np.interp(rest, np.arange(25) * 3600.0, ahead)
-
-    keys = np.arange(len(ring.period), dtype=np.uint64)
-    begins, ready = _begins(ring), np.add.reduceat(ring.lengths, ring.first)
-    best, turn = np.full(len(keys), -np.inf), np.zeros(len(keys))
-    for k in range(_TURNS):
-        tried = np.floor(uniforms(seed, "builtin-turn", keys, k) * ring.period)
-        at = begins + (tried + ring.start)[ring.owner]
-        liking = np.add.reduceat(until(at + ring.lengths) - until(at), ring.first) / ready
-        # The greatest of liking plus Gumbel noise is a draw with chances proportional to exp(liking).
-        value = liking - np.log(-np.log(uniforms(seed, "builtin-gumbel", keys, k) + 2.0**-54))
-        turn = np.where(value > best, tried, turn)
-        best = np.maximum(value, best)
-    return turn
-
-
-def _begins(ring: Rings) -> Floats:
-    """Where on its ring each session begins, the first at 0."""
-    steps = ring.lengths + ring.gaps
-    before = np.cumsum(steps) - steps
-    return before - before[ring.first][ring.owner]
+    Of the next two sessions the longer one probably goes first at a liked hour; of the next two gaps, the shorter one.
+    """
+    rows, at = len(start), (ring.place, ring.owner)
+    keys, chance = np.arange(rows, dtype=np.uint64), 1.0 / (1.0 + np.exp(-liking))
+    wide, begins = np.zeros((2, int(ring.place.max()) + 2, rows)), np.zeros((int(ring.place.max()) + 1, rows))
+    wide[:, *at] = ring.lengths, ring.gaps
+    now, waits = start, wide[:, 0].copy()
+    for j in range(len(begins)):
+        begins[j] = now
+        for part in (0, 1):
+            other, waiting = wide[part, j + 1], waits[part]
+            here = chance[ring.kind, (now % _DAY // 3600.0).astype(np.int64)]
+            liked = uniforms(seed, "builtin-order", keys, j, part) < here
+            # Behind the last one there is nothing (0), and what waits must go.
+            goes = np.where((other == 0) | ((liked == (part == 0)) == (waiting > other)), waiting, other)
+            wide[part, j], waits[part] = goes, waiting + other - goes
+            now = now + goes
+    return wide[0, *at], begins[at]
 
 
 def _rows(path: str, default: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import reprlib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,9 @@ def numbers(
         and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
     )
     if not fine or (length is not None and len(values) != length):
-        raise BadInput(f"{where} must be a list of {length or 'at least one'} number(s), not {values!r}")
+        raise BadInput(f"{where} must be a list of {length or 'at least one'} number(s), not {reprlib.repr(values)}")
     for v in values:
-        if not math.isfinite(v) or (v <= 0 if positive else v < 0 and not signed):
+        if abs(v) > sys.float_info.max or not math.isfinite(v) or (v <= 0 if positive else v < 0 and not signed):
             kind = "positive" if positive else "finite" if signed else "finite and not negative"
             raise BadInput(f"{where}: {v} is not {kind}")
     return [float(v) for v in values]

@@ -10,11 +10,14 @@ makes the gradient: no gradient is ever written down. That is plain SGD at the p
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+
+Pair = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -26,6 +29,7 @@ class Stack:
     lr: float | None = None  # set: leaves update themselves
     decay: float = 1.0
     trigger: torch.Tensor | None = None  # makes autograd visit fused leaves, whose weights ask for no gradient
+    compiled: bool = False  # may small functions be compiled for an accelerator?
 
 
 class _FusedLinear(torch.autograd.Function):
@@ -78,22 +82,50 @@ class Linear(nn.Module):
         return out.reshape(*x.shape[:-1], out.shape[-1])
 
 
+def gather_patches(x: torch.Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> torch.Tensor:
+    """[n, in, h, w] -> [n, in * height * width, places], as one gathering copy."""
+    (kh, kw), (sh, sw), (dh, dw), (ph, pw) = kernel, stride, dilation, padding
+    x = F.pad(x, (pw, pw, ph, ph)).contiguous()
+    n, c, h, w = x.shape
+    oh, ow = (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1
+    strides = (c * h * w, h * w, dh * w, dw, sh * w, sw)
+    return x.as_strided((n, c, kh, kw, oh, ow), strides).reshape(n, c * kh * kw, oh * ow)
+
+
+def scatter_patches(grad: torch.Tensor, size: Pair, kernel: Pair, padding: Pair) -> torch.Tensor:
+    """The transpose of `gather_patches` at stride and dilation 1, written as a sum of shifts that a compiler can fuse."""
+    (kh, kw), (ph, pw), (h, w) = kernel, padding, size
+    n, oh, ow = len(grad), h + 2 * ph - kh + 1, w + 2 * pw - kw + 1
+    parts = grad.reshape(n, -1, kh, kw, oh, ow)
+    total = None
+    for i in range(kh):
+        for j in range(kw):
+            shifted = F.pad(parts[:, :, i, j], (j, kw - 1 - j, i, kh - 1 - i))
+            total = shifted if total is None else total + shifted
+    assert total is not None
+    return total[:, :, ph : ph + h, pw : pw + w]
+
+
+@cache
+def _compiled(function: Any) -> Any:
+    """The function compiled for an accelerator, where one fused kernel replaces many passes over memory."""
+    return torch.compile(function, dynamic=False)
+
+
 class _Patches(torch.autograd.Function):
-    """[n, in, h, w] -> [n, in * height * width, places]: one gathering copy forward, one batched fold backward."""
+    """Patches of the input: one gathering copy forward, one fold backward."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, conv: Conv) -> torch.Tensor:  # type: ignore[override]
-        (kh, kw), (sh, sw), (dh, dw), (ph, pw) = conv.kernel, conv.stride, conv.dilation, conv.padding
-        ctx.conv, ctx.size = conv, x.shape[2:]
-        x = F.pad(x, (pw, pw, ph, ph)).contiguous()
-        n, c, h, w = x.shape
-        oh, ow = (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1
-        strides = (c * h * w, h * w, dh * w, dw, sh * w, sw)
-        return x.as_strided((n, c, kh, kw, oh, ow), strides).reshape(n, c * kh * kw, oh * ow)
+        ctx.conv, ctx.size = conv, tuple(x.shape[2:])
+        gather = _compiled(gather_patches) if x.is_cuda and conv.stack.compiled else gather_patches
+        return gather(x, conv.kernel, conv.stride, conv.dilation, conv.padding)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor):  # type: ignore[override]
         conv = ctx.conv
+        if grad.is_cuda and conv.stack.compiled and conv.stride == conv.dilation == (1, 1):
+            return _compiled(scatter_patches)(grad, ctx.size, conv.kernel, conv.padding), None
         return F.fold(grad, ctx.size, conv.kernel, conv.dilation, conv.padding, conv.stride), None
 
 
@@ -202,9 +234,9 @@ class BatchNorm(nn.Module):
         with torch.no_grad():
             m = self.momentum or 0.0
             unbiased = var * count / torch.clamp(count - 1, min=1)
-            self.running_mean = (1 - m) * self.running_mean + m * mean
-            self.running_var = (1 - m) * self.running_var + m * unbiased
-            self.num_batches_tracked = self.num_batches_tracked + 1
+            self.running_mean.mul_(1 - m).add_(mean, alpha=m)
+            self.running_var.mul_(1 - m).add_(unbiased, alpha=m)
+            self.num_batches_tracked.add_(1)
         return mean, var
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.parts import Job, LocalPass
+from fedfleet.core.parts import BatchPlan, Job, LocalPass
 from fedfleet.core.records import Ints
-from fedfleet.run.executors.inline import batches
+from fedfleet.core.rng import stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,45 @@ def groups(jobs: Sequence[Job]) -> Iterator[tuple[LocalPass, list[int]]]:
 
 def plan_stack(jobs: Sequence[Job], places: Sequence[int], local: LocalPass) -> Stacked:
     """One stack of jobs: their batches laid out by step."""
-    walks = [list(batches(local.batches, jobs[i])) for i in places]
-    by_length = sorted(range(len(places)), key=lambda j: (-len(walks[j]), j))
-    steps = len(walks[by_length[0]]) if by_length else 0
-    width = max((len(rows) for walk in walks for rows in walk), default=1)
+    walks = [_walk(local.batches, jobs[i]) for i in places]
+    by_length = sorted(range(len(places)), key=lambda j: (-len(walks[j][1]), j))
+    steps = len(walks[by_length[0]][1]) if by_length else 0
+    width = max((w[0].shape[1] for w in walks), default=1)
     rows = np.zeros((steps, len(places), width), np.int64)
     sizes = np.zeros((steps, len(places)), np.int64)
     for c, j in enumerate(by_length):
-        for t, batch in enumerate(walks[j]):
-            rows[t, c, : len(batch)] = batch
-            rows[t, c, len(batch) :] = batch[0]  # padding repeats a real sample, so that it cannot be strange
-            sizes[t, c] = len(batch)
+        own, filled = walks[j]
+        rows[: len(own), c, : own.shape[1]] = own
+        sizes[: len(own), c] = filled
+        if own.shape[1] < width:
+            rows[: len(own), c, own.shape[1] :] = own[:, :1]
     active = tuple(int((sizes[t] > 0).sum()) for t in range(steps))
     return Stacked(tuple(jobs[places[j]] for j in by_length), tuple(places[j] for j in by_length), rows, sizes, active)
+
+
+def _walk(plan: BatchPlan, job: Job) -> tuple[Ints, Ints]:
+    """The rows of each step, [steps, width], and how many are real; padding repeats a real sample, so it is never strange.
+
+    The same order as `inline.batches`: a fresh permutation for every epoch from the one stream of this job.
+    """
+    n, size = len(job.rows), plan.size
+    if n == 0:
+        return np.zeros((0, 1), np.int64), np.zeros(0, np.int64)
+    per_epoch = -(-n // size)
+    limit = job.steps or plan.steps
+    steps = limit if limit is not None else plan.epochs * per_epoch
+    rng = stream(job.seed, "batches", job.key, job.task)
+    width = min(n, size)
+    rows = np.empty((-(-steps // per_epoch), per_epoch, width), np.int64)
+    filled = np.full(per_epoch, width, np.int64)
+    filled[-1] = n - (per_epoch - 1) * size
+    for epoch in rows:
+        order = job.rows[rng.permutation(n)]
+        whole = (per_epoch - 1) * size
+        epoch[:-1] = order[:whole].reshape(-1, width) if per_epoch > 1 else epoch[:-1]
+        epoch[-1] = order[whole]
+        epoch[-1, : n - whole] = order[whole:]
+    return rows.reshape(-1, width)[:steps], np.tile(filled, len(rows))[:steps]
 
 
 def chunks(jobs: Sequence[Job], places: Sequence[int], most: int) -> Iterator[list[int]]:

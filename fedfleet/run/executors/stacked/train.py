@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,20 +24,28 @@ class Trained:
     loss: np.ndarray
 
 
-def train_stack(twin: Twin, stacked: Stacked, local: LocalPass, start: Tensors, x: torch.Tensor, y: torch.Tensor) -> Trained:
+def train_stack(
+    twin: Twin, stacked: Stacked, local: LocalPass, start: Tensors, x: torch.Tensor, y: torch.Tensor
+) -> Trained:
     """Run the pass; `start` holds what each client begins with. Clients that finish early leave the stack at its end."""
-    names = [n for n in start if n in twin.places and _trainable(twin, n, local)]
+    names = [n for n in start if trainable(twin, n) and (local.train is None or local.train(n))]
     state = {n: v.clone() for n, v in start.items() if n not in names}
     params = {n: start[n].clone() for n in names}
-    fused = isinstance(local.optimiser, PlainSgd) and not local.terms and all(n in twin.fusable for n in names)
+    fused = (
+        isinstance(local.optimiser, PlainSgd)
+        and not local.terms
+        and (local.train is None or twin.fusable >= set(names))
+    )
     run = _Run(twin, local, fused, {n: v for n, v in start.items() if n in names})
     run.begin(params, state, len(stacked.jobs))
     rows, sizes = torch.from_numpy(stacked.rows).to(x.device), torch.from_numpy(stacked.sizes).to(x.device)
+    places = step_addresses(twin, stacked, x.device)
     full = bool((stacked.sizes == stacked.rows.shape[2]).all())
     for t, active in enumerate(stacked.active):
         run.shrink(active)
-        if twin.dropouts:
-            _address(twin, stacked, active, t, x.device)
+        if places is not None:
+            for leaf in twin.dropouts:
+                leaf.address = places[t, :active]
         weights = None if full else _weights(sizes[t, :active], stacked.rows.shape[2])
         run.step(x[rows[t, :active].reshape(-1)], y[rows[t, :active].reshape(-1)], weights)
     end, loss = run.finish()
@@ -44,11 +53,9 @@ def train_stack(twin: Twin, stacked: Stacked, local: LocalPass, start: Tensors, 
     return Trained(start, end, loss.double().cpu().numpy() / seen)
 
 
-def _trainable(twin: Twin, name: str, local: LocalPass) -> bool:
-    leaf, attribute = twin.places[name]
-    del leaf
-    parameter = attribute not in ("running_mean", "running_var", "num_batches_tracked")
-    return parameter and (local.train is None or local.train(name))
+def trainable(twin: Twin, name: str) -> bool:
+    """Is this leaf a parameter, and not a running statistic?"""
+    return twin.places[name][1] not in ("running_mean", "running_var", "num_batches_tracked")
 
 
 def _weights(sizes: torch.Tensor, width: int) -> torch.Tensor:
@@ -56,12 +63,51 @@ def _weights(sizes: torch.Tensor, width: int) -> torch.Tensor:
     return (torch.arange(width, device=sizes.device) < sizes.unsqueeze(1)).float()
 
 
-def _address(twin: Twin, stacked: Stacked, active: int, step: int, device: torch.device) -> None:
-    jobs = stacked.jobs[:active]
+def step_addresses(twin: Twin, stacked: Stacked, device: torch.device) -> torch.Tensor | None:
+    """The addresses of all dropout masks, [steps, clients]; None for a model without dropout."""
+    if not twin.dropouts:
+        return None
+    jobs = stacked.jobs
     keys, tasks = np.array([j.key for j in jobs], np.uint64), np.array([j.task for j in jobs])
-    place = torch.from_numpy(addresses(jobs[0].seed, keys, tasks, step)).to(device)
-    for leaf in twin.dropouts:
-        leaf.address = place
+    return torch.from_numpy(np.stack([addresses(jobs[0].seed, keys, tasks, t) for t in range(len(stacked.rows))])).to(
+        device
+    )
+
+
+def set_rate(twin: Twin, plain: PlainSgd, params: Tensors, device: torch.device) -> list[torch.Tensor]:
+    """Let the leaves that can update themselves do so; the others' tensors, which need gradients, are returned."""
+    stack = twin.stack
+    stack.lr, stack.decay = plain.lr, 1.0 - plain.lr * plain.weight_decay
+    stack.trigger = torch.zeros((), device=device, requires_grad=True)
+    twin.load(params, stack.clients)
+    return [getattr(*twin.places[n]).requires_grad_(True) for n in params if n not in twin.fusable]
+
+
+def losses(
+    twin: Twin, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Each client's summed loss on its batch, and the sum over clients of mean losses, whose gradients are the clients'."""
+    clients = twin.stack.clients
+    each = torch.nn.functional.cross_entropy(twin.module(x), y, reduction="none").reshape(clients, -1)
+    if weights is None:
+        sums = each.sum(1)
+        return sums.detach(), (sums / each.shape[1]).sum()
+    sums = (each * weights).sum(1)
+    return sums.detach(), (sums / weights.sum(1)).sum()
+
+
+def plain_step(twin: Twin, rest: list[torch.Tensor], total: torch.Tensor) -> None:
+    """One step of plain SGD: the backward pass moves the fused leaves, the rest follows its gradients."""
+    total.backward()
+    stack = twin.stack
+    assert stack.lr is not None
+    with torch.no_grad():
+        for p in rest:
+            if p.grad is not None:
+                if stack.decay != 1.0:
+                    p.mul_(stack.decay)
+                p.add_(p.grad, alpha=-stack.lr)
+                p.grad = None
 
 
 class _Run:
@@ -70,25 +116,27 @@ class _Run:
     def __init__(self, twin: Twin, local: LocalPass, fused: bool, anchor: Tensors) -> None:
         self.twin, self.local, self.fused, self.anchor = twin, local, fused, anchor
         self.tails: list[Tensors] = []
+        self.rest: list[torch.Tensor] = []
+        self.optimiser: Any = None
 
     def begin(self, params: Tensors, state: Tensors, clients: int) -> None:
         """Load the stack and, for a fused pass, tell the leaves to update themselves."""
         self.params, self.state, self.clients = params, state, clients
         stack = self.twin.stack
         stack.lr = stack.trigger = None
-        stack.decay = 1.0
-        device = next(iter(params.values())).device
-        self.loss = torch.zeros(clients, device=device)
+        self.device = next(iter(params.values())).device
+        self.loss = torch.zeros(clients, device=self.device)
+        self.twin.module.train()
+        if not self.fused:
+            self.optimiser = self.local.optimiser.init(params)
+        self._load()
+
+    def _load(self) -> None:
+        self.twin.load({**self.params, **self.state}, self.clients)
         if self.fused:
             plain = self.local.optimiser
             assert isinstance(plain, PlainSgd)
-            stack.lr, stack.decay = plain.lr, 1.0 - plain.lr * plain.weight_decay
-            stack.trigger = torch.zeros((), device=device, requires_grad=True)
-            self.optimiser = None
-        else:
-            self.optimiser = self.local.optimiser.init(params)
-        self.twin.module.train()
-        self.twin.load({**params, **state}, clients)
+            self.rest = set_rate(self.twin, plain, self.params, self.device)
 
     def shrink(self, active: int) -> None:
         """Let the clients beyond `active`, which have finished, out of the stack."""
@@ -98,33 +146,27 @@ class _Run:
         self.tails.append({n: v[active:].clone() for n, v in {**self.params, **self.state}.items()})
         cut = lambda tree: {n: v[:active].contiguous() for n, v in tree.items()}  # noqa: E731
         self.params, self.state, self.anchor = cut(self.params), cut(self.state), cut(self.anchor)
-        if self.optimiser is not None:
-            self.optimiser = _cut(self.optimiser, active)
+        self.optimiser = _cut(self.optimiser, active)
         self.clients = active
-        self.twin.load({**self.params, **self.state}, active)
+        self._load()
 
     def step(self, x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor | None) -> None:
         """One step of every active client on its own batch."""
-        twin, clients = self.twin, self.clients
-        twin.stack.weights = weights
+        self.twin.stack.weights = weights
         if not self.fused:
             for p in self.params.values():
                 p.requires_grad_(True)
-            twin.load(self.params, clients)
-        each = torch.nn.functional.cross_entropy(twin.module(x), y, reduction="none").reshape(clients, -1)
-        if weights is None:
-            sums = each.sum(1)
-            total = (sums / each.shape[1]).sum()
-        else:
-            sums = (each * weights).sum(1)
-            total = (sums / weights.sum(1)).sum()
-        self.loss[:clients] += sums.detach()
+            self.twin.load(self.params, self.clients)
+        sums, total = losses(self.twin, x, y, weights)
+        self.loss[: self.clients] += sums
         if self.fused:
-            total.backward()
+            plain_step(self.twin, self.rest, total)
             return
         found = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
         with torch.no_grad():
-            grads = {n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(self.params.items(), found, strict=True)}
+            grads = {
+                n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(self.params.items(), found, strict=True)
+            }
             for term in self.local.terms:
                 extra = term(self.params, self.anchor, {})
                 grads = {n: g + extra[n] if n in extra else g for n, g in grads.items()}
@@ -141,10 +183,9 @@ class _Run:
 
     def _collect(self) -> None:
         """Take back what leaves have changed themselves: fused weights, running statistics."""
-        twin = self.twin
         if self.fused:
-            self.params = twin.read(list(self.params))
-        self.state = twin.read(list(self.state))
+            self.params = {n: v.detach() for n, v in self.twin.read(list(self.params)).items()}
+        self.state = self.twin.read(list(self.state))
 
 
 def _cut(state: object, active: int) -> object:

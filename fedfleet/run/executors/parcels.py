@@ -1,0 +1,139 @@
+"""Jobs as plain data, and what a worker process does with them. Nothing here knows who carries parcels to and fro.
+
+A parcel holds no code: the worker rebuilds algorithm and task from a text (a spec), once per process, and keeps them.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.errors import FedFleetError
+from fedfleet.core.parts import Algorithm, Executor, Job, Trial
+from fedfleet.core.records import Ints, Report
+from fedfleet.core.trees import Tree, tree_map
+
+# What a recipe's function makes of its text: the algorithm, whose client's half is wanted, and an executor right here.
+Rebuild = Callable[[str], tuple[Algorithm, Executor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a worker comes by algorithm and task: a `Rebuild` as importable "module:function", and the text it is given."""
+
+    rebuild: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A job without its code and without what was offered, which travels beside it, once for many."""
+
+    task: int
+    client: int
+    key: int
+    seed: int
+    rows: Ints
+    steps: int
+    memory: Tree | None
+
+    @property
+    def name(self) -> str:
+        """Whom it concerns."""
+        return f"client {self.client}, task {self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A trial without its parameters; `place` counts the trials of one evaluation."""
+
+    place: int
+    rows: Ints
+
+    @property
+    def name(self) -> str:
+        """Whom it concerns."""
+        return f"evaluation {self.place}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a chunk of parcels gave, in order; or one sentence that says why not, and the calls that led there."""
+
+    found: list[Any]
+    failure: str = ""
+    trace: str = ""
+
+
+def packed(job: Job) -> Parcel:
+    """The plain data of a job."""
+    return Parcel(job.task, job.client, job.key, job.seed, job.rows, job.steps, job.memory)
+
+
+def owned(report: Report) -> Report:
+    """The report with arrays of its own: views into what a chunk came in would keep the whole chunk alive."""
+    memory = None if report.memory is None else tree_map(np.array, report.memory)
+    return replace(report, update=tree_map(np.array, report.update), memory=memory)
+
+
+# ---- in the worker ----------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def rebuilt(recipe: Recipe) -> tuple[Algorithm, Executor]:
+    """Algorithm and executor of a recipe, made when a process first needs them and then kept."""
+    module, _, function = recipe.rebuild.partition(":")
+    return getattr(import_module(module), function)(recipe.text)
+
+
+def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], which: Sequence[int], *trees: Tree) -> Answer:
+    """Train parcels one after the other; `which` says for each what was offered."""
+    found: list[Any] = []
+    name = "a worker could not rebuild the spec"
+    try:
+        algorithm, executor = rebuilt(recipe)
+        for parcel, i in zip(parcels, which, strict=True):
+            name = parcel.name
+            found.extend(executor.train([_unpacked(parcel, trees[i], algorithm)]))
+    except Exception as wrong:
+        return _failed(name, wrong)
+    return Answer(found)
+
+
+def score_chunk(recipe: Recipe, sheets: Sequence[Sheet], which: Sequence[int], *trees: Tree) -> Answer:
+    """Evaluate one after the other; `which` says for each with which parameters."""
+    name = "a worker could not rebuild the spec"
+    try:
+        executor = rebuilt(recipe)[1]
+        name = f"from {sheets[0].name} on"
+        # What comes out of shared memory cannot be written to, and torch complains about such rows.
+        trials = [Trial(trees[i], np.array(sheet.rows)) for sheet, i in zip(sheets, which, strict=True)]
+        return Answer(list(executor.evaluate(trials)))
+    except Exception as wrong:
+        return _failed(name, wrong)
+
+
+def _unpacked(parcel: Parcel, offered: Tree, algorithm: Algorithm) -> Job:
+    return Job(
+        task=parcel.task,
+        client=parcel.client,
+        key=parcel.key,
+        seed=parcel.seed,
+        offered=offered,
+        local=algorithm.local(parcel.client),
+        rows=parcel.rows,
+        steps=parcel.steps,
+        memory=parcel.memory,
+    )
+
+
+def _failed(name: str, wrong: Exception) -> Answer:
+    """An answer that names the client and the task, unless the error already does."""
+    said = str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"
+    return Answer([], said if said.startswith(name) else f"{name}: {said}", traceback.format_exc())

@@ -1,0 +1,312 @@
+"""The executor itself: jobs become stacks, stacks become reports, or one exact sum where they were made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+
+import numpy as np
+import torch
+
+from fedfleet.core import exact
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.parts import ExactMean, Executor, Folded, Job, LocalPass, Task, Trial
+from fedfleet.core.records import Rejected, Report, Score
+from fedfleet.core.trees import Tree, difference
+from fedfleet.run.executors.inline import inline
+from fedfleet.run.executors.stacked.graph import Graphs
+from fedfleet.run.executors.stacked.loop import loop_reports
+from fedfleet.run.executors.stacked.schedule import Stacked, chunks, groups, plan_stack
+from fedfleet.run.executors.stacked.score import score_trials
+from fedfleet.run.executors.stacked.train import Trained, train_stack
+from fedfleet.run.executors.stacked.twin import CannotStack, Tensors, Twin, make_twin
+
+
+@dataclass(slots=True)
+class Place:
+    """A task on a device: its data, kept there once, its twin, and what was uploaded last."""
+
+    task: Task
+    device: torch.device
+    x: torch.Tensor
+    y: torch.Tensor
+    twins: list[Twin]
+    form: str
+    threads: int
+    most: int  # clients per stack; halved when memory runs out
+    graphs: Graphs | None = None
+    uploaded: tuple[int, Tree, Tensors] | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+def stacked(
+    task: Task, *, device: str = "cpu", threads: int = 1, form: str = "merged", tf32: bool = False, graphs: bool = True
+) -> Executor:
+    """An executor that trains the clients of a cohort together on one device.
+
+    Forms: `merged` (a twin with all clients' batches in one), `loop` (one client after the other, lean, on CPU threads).
+    A model that cannot be merged is trained by the loop.
+    """
+    where = open_place(task, device=device, threads=threads, form=form, tf32=tf32, graphs=graphs)
+
+    def train(jobs: Sequence[Job]) -> Iterator[Report]:
+        ready: dict[int, Report] = {}
+        for stack, local, trained in _trained(where, jobs):
+            ready |= zip(stack.order, reports_of(stack, local, trained), strict=True)
+        ready |= _opaque(where, jobs)
+        yield from (ready[i] for i in range(len(jobs)))
+
+    def fold(jobs: Sequence[Job], mean: ExactMean) -> Folded:
+        return fold_jobs(where, jobs, mean)
+
+    def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
+        return score_trials(where.task, where.x, where.y, trials)
+
+    return Executor(f"stacked-{where.form}", train, evaluate, fold if where.form == "merged" else None)
+
+
+def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool) -> Place:
+    """Bring the data to the device and build the twin, or say why there is none."""
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise BadInput(f"run.device = {device!r}: there is no CUDA device here; use cpu")
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    torch.backends.cudnn.allow_tf32 = tf32
+    torch.set_num_threads(1)  # threads of ours run kernels side by side; kernels' own threads would only wait
+    target = torch.device(device)
+    notes: list[str] = []
+    twins: list[Twin] = []
+    if form == "merged":
+        try:
+            twins = [make_twin(task.build()) for _ in range(threads if target.type == "cpu" else 1)]
+        except CannotStack as wrong:
+            form = "loop"
+            notes.append(f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other")
+    x, y = torch.from_numpy(task.dataset.x).to(target), torch.from_numpy(task.dataset.y).to(target)
+    for twin in twins:
+        twin.stack.compiled = target.type == "cuda"
+        for leaf in twin.dropouts:
+            leaf.compiled = twin.stack.compiled
+    wanted = Graphs() if graphs and target.type == "cuda" else None
+    return Place(task, target, x, y, twins, form, threads, _most_clients(task, target), wanted, notes=notes)
+
+
+def _most_clients(task: Task, device: torch.device) -> int:
+    """How many clients fit: parameters, their gradients and room for activations, in half of the free memory."""
+    size = sum(v.nbytes for v in task.init(0).values())
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return max(1, int(free / (12 * size + 64e6)))
+    # On a CPU stacks should stay near the cache, and be large enough to make the work around them small.
+    return int(min(50, max(5, 8e6 // max(size, 1))))
+
+
+def _opaque(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
+    """Jobs that cannot be stacked at all, trained literally; the loop form takes everything else."""
+    merged = where.form == "merged"
+    mine = [i for i, job in enumerate(jobs) if not (merged and isinstance(job.local, LocalPass))]
+    if not mine:
+        return {}
+    passes = [i for i in mine if isinstance(jobs[i].local, LocalPass)]
+    opaque = [i for i in mine if not isinstance(jobs[i].local, LocalPass)]
+    done = dict(
+        zip(passes, loop_reports(where.task, [jobs[i] for i in passes], where.x, where.y, where.threads), strict=True)
+    )
+    return done | dict(
+        zip(opaque, inline(where.task, threads=where.threads).train([jobs[i] for i in opaque]), strict=True)
+    )
+
+
+def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
+    """Stacks of the jobs that can be stacked, trained, in an order that depends on the jobs alone."""
+    if not where.twins:
+        return
+    stackable = [i for i, job in enumerate(jobs) if isinstance(job.local, LocalPass)]
+    for local, inside in groups([jobs[i] for i in stackable]):
+        places = [stackable[j] for j in inside]
+        if where.device.type == "cpu":
+            yield from _side_by_side(where, jobs, places, local)
+        else:
+            yield from _one_by_one(where, jobs, places, local)
+
+
+def _side_by_side(
+    where: Place, jobs: Sequence[Job], places: list[int], local: LocalPass
+) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
+    """On a CPU: one stack per thread at a time, each thread with a twin of its own and one kernel thread."""
+    most = max(1, min(where.most, -(-len(places) // where.threads)))
+    free: SimpleQueue[Twin] = SimpleQueue()
+    for twin in where.twins:
+        free.put(twin)
+
+    def one(part: list[int]) -> tuple[Stacked, LocalPass, Trained]:
+        twin = free.get()
+        try:
+            stack = plan_stack(jobs, part, local)
+            _refuse_empty(stack)
+            return stack, local, train_stack(twin, stack, local, _starts(where, stack, local), where.x, where.y)
+        finally:
+            free.put(twin)
+
+    parts = list(chunks(jobs, places, most))
+    if where.threads == 1 or len(parts) == 1:
+        yield from map(one, parts)
+        return
+    with ThreadPoolExecutor(where.threads) as pool:
+        yield from pool.map(one, parts)
+
+
+def _one_by_one(
+    where: Place, jobs: Sequence[Job], places: list[int], local: LocalPass
+) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
+    """On an accelerator: one stack after the other, smaller ones when memory runs out."""
+    waiting = list(chunks(jobs, places, where.most))
+    while waiting:
+        part = waiting.pop(0)
+        stack = plan_stack(jobs, part, local)
+        _refuse_empty(stack)
+        try:
+            yield stack, local, _train(where, stack, local)
+        except torch.OutOfMemoryError:
+            if len(part) == 1:
+                raise RunFailed(
+                    f"client {jobs[part[0]].client} alone does not fit into the memory of {where.device}"
+                ) from None
+            torch.cuda.empty_cache()
+            where.most = max(1, len(part) // 2)
+            waiting = [part[: where.most], part[where.most :], *waiting]
+
+
+def _refuse_empty(stack: Stacked) -> None:
+    for job in stack.jobs:
+        if not len(job.rows):
+            raise RunFailed(f"client {job.client}, task {job.task}: local training failed: its training shard is empty")
+
+
+def _train(where: Place, stack: Stacked, local: LocalPass) -> Trained:
+    start = _starts(where, stack, local)
+    if where.graphs is not None:
+        captured = where.graphs.train(where.twins[0], stack, local, start, where.x, where.y)
+        if captured is not None:
+            return captured
+    return train_stack(where.twins[0], stack, local, start, where.x, where.y)
+
+
+def _starts(where: Place, stack: Stacked, local: LocalPass) -> Tensors:
+    """What each client begins with, [clients, ..]: what was offered, and what it kept at home."""
+    offered = stack.jobs[0].offered
+    if local.keep is None and all(job.offered is offered for job in stack.jobs):
+        if where.uploaded is None or where.uploaded[1] is not offered:
+            where.uploaded = (
+                id(offered),
+                offered,
+                {n: torch.from_numpy(np.array(v)).to(where.device) for n, v in offered.items()},
+            )
+        return {n: v.unsqueeze(0).expand(len(stack.jobs), *v.shape) for n, v in where.uploaded[2].items()}
+    keep = local.keep or (lambda name: False)
+    mine = [{n: (job.memory or {}).get(n, v) if keep(n) else v for n, v in job.offered.items()} for job in stack.jobs]
+    return {n: torch.from_numpy(np.stack([tree[n] for tree in mine])).to(where.device) for n in offered}
+
+
+def reports_of(stack: Stacked, local: LocalPass, trained: Trained) -> Iterator[Report]:
+    """The reports of a trained stack, in its order."""
+    keep = local.keep or (lambda name: False)
+    end = {n: v.detach().cpu().numpy() for n, v in trained.end.items()}
+    for c, job in enumerate(stack.jobs):
+        after = {n: end[n][c] for n in job.offered}
+        update = difference({n: v for n, v in after.items() if not keep(n)}, job.offered)
+        kept = {n: v.copy() for n, v in after.items() if keep(n)} if local.keep else None
+        yield Report(job.task, job.client, update, _weight(job, local), _stats(stack, c, trained), kept)
+
+
+def _weight(job: Job, local: LocalPass) -> float:
+    return float(len(job.rows)) if local.weigh == "samples" else 1.0
+
+
+def _stats(stack: Stacked, c: int, trained: Trained) -> dict[str, float]:
+    steps = float((stack.sizes[:, c] > 0).sum())
+    return {"loss": float(trained.loss[c]), "samples": float(len(stack.jobs[c].rows)), "steps": steps}
+
+
+def fold_jobs(where: Place, jobs: Sequence[Job], mean: ExactMean) -> Folded:
+    """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
+    like = jobs[0].offered
+    sums: dict[str, torch.Tensor] = {
+        n: torch.zeros(like[n].shape, dtype=torch.int64, device=where.device) for n in mean.scales
+    }
+    acc = exact.zero(like, mean.scales)
+    rejected: list[Rejected] = []
+    rows: list[tuple[int, dict[str, float]]] = []
+    for stack, local, trained in _trained(where, jobs):
+        reasons = _refusals(stack, local, trained, mean)
+        weights = [0.0 if why else _weight(job, local) for job, why in zip(stack.jobs, reasons, strict=True)]
+        _add(sums, trained, weights, mean)
+        for c, (job, why) in enumerate(zip(stack.jobs, reasons, strict=True)):
+            if why:
+                rejected.append(Rejected(job.task, job.client, f"client {job.client}: {why}"))
+                continue
+            acc.weight += round(weights[c] * 2.0**60)
+            acc.count += 1
+            rows.append((job.task, _stats(stack, c, trained)))
+    acc.sums = {n: _fetched(v) for n, v in sums.items()}
+    if where.device.type == "cuda":
+        torch.cuda.synchronize()
+    for report in _opaque(where, jobs).values():
+        raise RunFailed(f"task {report.task} has an opaque pass, which cannot be folded on the device")
+    if acc.weight > mean.total_weight * 2.0**60:
+        raise RunFailed(f"the weights of one commit exceed {mean.total_weight:g}; raise the fold's total_weight")
+    rows.sort(key=lambda row: row[0])
+    names = rows[0][1] if rows else {}
+    stats = {n: np.array([found[n] for _, found in rows]) for n in names}
+    return Folded(acc, np.array([t for t, _ in rows], np.int64), stats, tuple(sorted(rejected, key=lambda r: r.task)))
+
+
+def _fetched(value: torch.Tensor) -> np.ndarray:
+    """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly."""
+    if value.device.type != "cuda":
+        return value.numpy()
+    here = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    here.copy_(value, non_blocking=True)
+    return here.numpy()
+
+
+def _refusals(stack: Stacked, local: LocalPass, trained: Trained, mean: ExactMean) -> list[str | None]:
+    """Why a client's update cannot be folded, by the same rules and in the same words as `core.exact.refusal`."""
+    found: list[str | None] = [None] * len(stack.jobs)
+    names = [n for n in mean.scales if trained.end[n][0].numel()]
+    largest = [(trained.end[n] - trained.start[n]).reshape(len(stack.jobs), -1).abs().amax(1) for n in names]
+    table = torch.stack(largest).cpu().numpy() if names else np.zeros((0, len(stack.jobs)))
+    for name, row in zip(names, table, strict=True):
+        bound = mean.scales[name].bound
+        for c in np.flatnonzero(~(row <= bound)).tolist():
+            far = f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
+            found[c] = found[c] or f"leaf {name!r} {far}"
+    for c, job in enumerate(stack.jobs):
+        if not 0 < _weight(job, local) <= mean.total_weight:
+            found[c] = found[c] or f"its weight {_weight(job, local)} is not in (0, {mean.total_weight}]"
+    return found
+
+
+def _add(sums: Tensors, trained: Trained, weights: list[float], mean: ExactMean) -> None:
+    """sum += rint(float64(x) weight 2^K), client by client in one pass; refused clients weigh nothing."""
+    device = next(iter(trained.end.values())).device
+    heavy = torch.tensor(weights, dtype=torch.float64, device=device)
+    for name, scale in mean.scales.items():
+        change = trained.end[name] - trained.start[name]
+        factor = heavy * 2.0**scale.power
+        shape = (-1, *(1,) * (change.dim() - 1))
+        scaled = torch.where((heavy > 0).reshape(shape), change.double() * factor.reshape(shape), 0.0)
+        sums[name] += scaled.round_().to(torch.int64).sum(0)
+
+
+def train_cohort(where: Place, jobs: Sequence[Job]) -> list[Tensors]:
+    """Train jobs and leave each client's parameters where they are: what the benchmark times."""
+    found: dict[int, Tensors] = {}
+    if not where.twins:
+        for i, report in enumerate(loop_reports(where.task, jobs, where.x, where.y, where.threads)):
+            found[i] = {n: torch.from_numpy(v + report.update[n]) for n, v in jobs[i].offered.items()}
+    for stack, _, trained in _trained(where, jobs):
+        for c, i in enumerate(stack.order):
+            found[i] = {n: v[c] for n, v in trained.end.items()}
+    return [found[i] for i in range(len(jobs))]

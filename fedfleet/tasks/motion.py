@@ -1,0 +1,94 @@
+"""Tasks on motion sensors: what is a person doing?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.limits import Count, Natural
+from fedfleet.tasks.readers import realworld, worn
+from fedfleet.tasks.sources import Source, data_from
+from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.task import Net, TaskRecipe, fit_task
+
+WISDM = Source("WISDM", ("wisdm51/windows200x3.npz",), lambda path, samples: worn.read_wisdm(path))
+PHONE_WATCH = Source(
+    "GeoTecINIT's phone and watch",
+    ("sp_sw_har/windows128x6.npz",),
+    lambda path, samples: worn.read_phone_watch(path).dataset,
+)
+HARBOX = Source(
+    "HARBox",
+    tuple(f"{d}/*/*_train.txt" for d in ("harbox", "harbox/large_scale_HARBox", "large_scale_HARBox")),
+    lambda path, samples: worn.read_harbox(path),
+)
+REALWORLD = Source(
+    "RealWorld",
+    tuple(f"{d}/proband*/data/acc_*" for d in ("realworld", "realworld2016_dataset")),
+    lambda path, samples: realworld.read_realworld(path).dataset,
+)
+
+
+def _windows(hidden: int) -> Net:
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.sequence import WindowCnn
+
+        return WindowCnn(shape, hidden, classes)
+
+    return net
+
+
+def har_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Two convolutions along time on WISDM's watch windows where they are, else on those of phone and watch."""
+    load = data_from((WISDM, PHONE_WATCH), made_up("har", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
+    return fit_task("har_cnn", load, _windows(hidden))
+
+
+def wisdm_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Two convolutions along time on WISDM's watch windows [3, 200]: six activities, 51 users."""
+    load = data_from((WISDM,), made_up("wisdm", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
+    return fit_task("wisdm_cnn", load, _windows(hidden))
+
+
+def phone_watch_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Two convolutions along time on windows [6, 128] of the phone and the watch of 23 users: five activities."""
+    load = data_from((PHONE_WATCH,), made_up("phone_watch", (6, 128), 5, 23), samples=samples, synthetic=synthetic)
+    return fit_task("phone_watch_cnn", load, _windows(hidden))
+
+
+def harbox_mlp(
+    *, hidden: Count = 128, test_users: Natural = 21, samples: Count | None = None, synthetic: bool = False
+) -> TaskRecipe:
+    """A perceptron on HARBox's 900 features: five activities, 121 users, of whom 21 are the central test (ShuffleFL).
+
+    `test_users` 0 holds out a fifth of all samples instead.
+    """
+
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.dense import perceptron
+
+        return perceptron(int(np.prod(shape)), [hidden], classes)
+
+    load = data_from((HARBOX,), made_up("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
+    return fit_task("harbox_mlp", load, net, test_users=test_users)
+
+
+def harbox_cnn(
+    *, hidden: Count = 128, test_users: Natural = 21, samples: Count | None = None, synthetic: bool = False
+) -> TaskRecipe:
+    """Two convolutions along time on HARBox's windows [9, 100]; otherwise as harbox_mlp."""
+    load = data_from((HARBOX,), made_up("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
+    return fit_task("harbox_cnn", load, _windows(hidden), test_users=test_users)
+
+
+def realworld_cnn(
+    *, hidden: Count = 128, test_users: Natural = 9, samples: Count | None = None, synthetic: bool = False
+) -> TaskRecipe:
+    """Two convolutions along time on RealWorld's windows [6, 100]: eight activities, seven placements, 45 users.
+
+    As ShuffleFL has it: each of 15 people becomes three users by Dirichlet(0.5) draws per placement; nine of the 45 are the
+    central test. `test_users` 0 holds out a fifth of all samples instead.
+    """
+    load = data_from((REALWORLD,), made_up("realworld", (6, 100), 8, 45), samples=samples, synthetic=synthetic)
+    return fit_task("realworld_cnn", load, _windows(hidden), test_users=test_users)

@@ -1,0 +1,84 @@
+"""A small vision transformer, its attention written out from linear layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import gelu, scaled_dot_product_attention
+
+START_SPREAD = 0.02  # of the learnt tables, as in ViT
+
+
+class Positions(nn.Module):
+    """Adds a learnt table [tokens, width] to every sample."""
+
+    def __init__(self, tokens: int, width: int) -> None:
+        super().__init__()
+        self.table = nn.Parameter(START_SPREAD * torch.randn(tokens, width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.table
+
+
+class ClassToken(nn.Module):
+    """Puts one learnt token [width] before the tokens of every sample."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.token = nn.Parameter(START_SPREAD * torch.randn(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.token.expand(x.shape[0], 1, -1), x], dim=1)
+
+
+class Attention(nn.Module):
+    """Self-attention of several heads."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = self.qkv(x).view(x.shape[0], x.shape[1], 3, self.heads, -1)
+        q, k, v = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        y = scaled_dot_product_attention(q, k, v)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class Layer(nn.Module):
+    """Attention and a two-layer perceptron, each normalised before and added after."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x + self.attention(self.norm1(x))
+        return x + self.narrow(gelu(self.wide(self.norm2(x))))
+
+
+class Vit(nn.Module):
+    """Patches become tokens, a class token reads them, and the head reads the class token."""
+
+    def __init__(
+        self, shape: Sequence[int], classes: int, *, patch: int = 4, width: int = 192, depth: int = 6, heads: int = 3
+    ) -> None:
+        super().__init__()
+        channels, height, across = shape
+        self.patches = nn.Conv2d(channels, width, patch, stride=patch)
+        self.token = ClassToken(width)
+        self.positions = Positions((height // patch) * (across // patch) + 1, width)
+        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(depth)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = self.layers(self.positions(self.token(x)))
+        return self.head(self.norm(x[:, 0]))

@@ -1,0 +1,93 @@
+"""Small convolutional networks for images [channels, height, width]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.functional import max_pool2d
+
+from fedfleet.tasks.dropout import AddressedDropout
+
+
+class SmallCnn(nn.Module):
+    """Two 3x3 convolutions with pooling in between, then a linear layer: enough for 8x8 digits."""
+
+    def __init__(self, side: int, channels: int, classes: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(1, channels, 3, padding=1)
+        self.second = nn.Conv2d(channels, 2 * channels, 3, padding=1)
+        self.head = nn.Linear(2 * channels * (side // 2) ** 2, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.first(x))
+        x = max_pool2d(x, 2)
+        x = torch.relu(self.second(x))
+        return self.head(x.flatten(1))
+
+
+class TwoConvNet(nn.Module):
+    """FederatedScope's ConvNet2 without batch normalisation: two 5x5 convolutions of 32 and 64, a hidden layer, a head.
+
+    Padding 2 keeps the size, each pooling halves it: 28x28 leaves 7 x 7 x 64 = 3,136 inputs to the hidden layer. With 1024
+    hidden units and 62 classes that is 832 + 51,264 + 3,212,288 + 63,550 = 3,327,934 parameters, FS-REAL's FEMNIST model;
+    with 512 and 10 it is the MNIST model of the FedAvg paper (1,663,370).
+    """
+
+    def __init__(self, shape: Sequence[int], hidden: int, classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.conv1 = nn.Conv2d(channels, 32, 5, padding=2)
+        self.conv2 = nn.Conv2d(32, 64, 5, padding=2)
+        self.hidden = nn.Linear(64 * (height // 4) * (width // 4), hidden)
+        self.head = nn.Linear(hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = max_pool2d(torch.relu(self.conv1(x)), 2)
+        x = max_pool2d(torch.relu(self.conv2(x)), 2)
+        return self.head(torch.relu(self.hidden(x.flatten(1))))
+
+
+class CifarCnn(nn.Module):
+    """The CIFAR-10 model of pfl-research's benchmarks: two 3x3 convolutions without padding, one pooling, two dropouts.
+
+    32x32 -> 30x30x32 -> 28x28x64 -> 14x14x64 -> 128 -> classes. Weights start Glorot-uniform, as there.
+    """
+
+    def __init__(self, shape: Sequence[int], classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.conv1 = nn.Conv2d(channels, 32, 3)
+        self.conv2 = nn.Conv2d(32, 64, 3)
+        self.drop1 = AddressedDropout(0.25, 0)
+        self.hidden = nn.Linear(64 * ((height - 4) // 2) * ((width - 4) // 2), 128)
+        self.drop2 = AddressedDropout(0.5, 1)
+        self.head = nn.Linear(128, classes)
+        for layer in (self.conv1, self.conv2, self.hidden, self.head):
+            nn.init.xavier_uniform_(layer.weight)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = torch.relu(self.conv2(torch.relu(self.conv1(x))))
+        x = self.drop1(max_pool2d(x, 2))
+        x = self.drop2(torch.relu(self.hidden(x.flatten(1))))
+        return self.head(x)
+
+
+class PoolingCnn(nn.Module):
+    """3x3 convolutions, each rectified and halved by pooling, then a hidden layer: for spectrograms, X-rays, drawings."""
+
+    def __init__(self, shape: Sequence[int], widths: Sequence[int], hidden: int, classes: int) -> None:
+        super().__init__()
+        channels, height, width = shape
+        self.convs = nn.ModuleList(
+            nn.Conv2d(a, b, 3, padding=1) for a, b in zip((channels, *widths), widths, strict=False)
+        )
+        shrink = 2 ** len(widths)
+        self.hidden = nn.Linear(widths[-1] * (height // shrink) * (width // shrink), hidden)
+        self.head = nn.Linear(hidden, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for conv in self.convs:
+            x = max_pool2d(torch.relu(conv(x)), 2)
+        return self.head(torch.relu(self.hidden(x.flatten(1))))

@@ -1,0 +1,97 @@
+"""Tasks on colour photographs."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Count
+from fedfleet.tasks.readers import folders, leaf
+from fedfleet.tasks.readers.cifar import read_cifar
+from fedfleet.tasks.sources import Source, data_from
+from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.task import TaskRecipe, fit_task
+
+CIFAR_SHAPE = (3, 32, 32)
+PATCHES_ACROSS = 8  # of a transformer for pictures of any size: 64 patches, as with CIFAR-10
+CIFAR = Source(
+    "CIFAR-10 (binary version)",
+    tuple(f"{d}/data_batch_1.bin" for d in ("cifar10", "cifar-10-batches-bin", "cifar10/cifar-10-batches-bin")),
+    read_cifar,
+)
+CELEBA = Source("LEAF's CelebA", leaf.places("celeba"), leaf.read_celeba)
+
+
+def cifar_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """pfl-research's benchmark model (1,626,442 parameters) on CIFAR-10."""
+
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.vision import CifarCnn
+
+        return CifarCnn(shape, classes)
+
+    load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("cifar_cnn", load, net)
+
+
+def resnet18_gn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """ResNet-18 with group normalisation (11,173,962 parameters) on CIFAR-10."""
+
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.residual import ResNet18
+
+        return ResNet18(shape[0], classes)
+
+    load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("resnet18_gn", load, net)
+
+
+def vit_tiny(
+    *, width: Count = 192, depth: Count = 6, heads: Count = 3, samples: Count | None = None, synthetic: bool = False
+) -> TaskRecipe:
+    """A small vision transformer on CIFAR-10: 64 patches of 4x4, a class token, six layers of width 192, three heads."""
+    load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("vit_tiny", load, partial(transformer, width=width, depth=depth, heads=heads))
+
+
+def celeba_cnn(*, hidden: Count = 256, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """FS-REAL's CelebA model, 32-64-256-2 (7,279,810 parameters): smiling or not, by celebrity, 84x84.
+
+    Two 5x5 convolutions as for FEMNIST, not LEAF's four: FS-REAL's appendix gives these widths.
+    """
+
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.vision import TwoConvNet
+
+        return TwoConvNet(shape, hidden, classes)
+
+    shape = (3, leaf.CELEBA_SIDE, leaf.CELEBA_SIDE)
+    load = data_from((CELEBA,), made_up("celeba", shape, 2), samples=samples, synthetic=synthetic)
+    return fit_task("celeba_cnn", load, net)
+
+
+def openimage_vit(*, side: Count = 32, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """A small vision transformer on FedScale's OpenImage, by author, pictures squeezed to side x side.
+
+    Read from client_data_mapping/train.csv, from clients.csv (client,path,label) or from folders client/label/picture.
+    """
+    check_side(side)
+    source = Source("OpenImage", folders.places("openimage"), partial(folders.read_folder, side=side, channels=3))
+    load = data_from((source,), made_up("openimage", (3, side, side), 596), samples=samples, synthetic=synthetic)
+    return fit_task("openimage_vit", load, transformer)
+
+
+def transformer(shape: tuple[int, ...], classes: int, *, width: int = 192, depth: int = 6, heads: int = 3) -> Any:
+    """A small vision transformer with eight patches across."""
+    from fedfleet.tasks.nets.attention import Vit
+
+    if width % heads:
+        raise BadInput(f"task.width = {width} cannot be shared among {heads} heads; use a multiple of task.heads")
+    return Vit(shape, classes, patch=shape[1] // PATCHES_ACROSS, width=width, depth=depth, heads=heads)
+
+
+def check_side(side: int) -> None:
+    """Pictures are cut into eight patches across."""
+    if side % PATCHES_ACROSS:
+        raise BadInput(f"task.side = {side} cannot be cut into {PATCHES_ACROSS} patches; use a multiple of them")

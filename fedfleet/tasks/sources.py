@@ -1,0 +1,122 @@
+"""Where datasets lie: public sets are read from $FEDFLEET_DATA, never shipped; made-up data only when asked for."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Dataset
+from fedfleet.core.records import Ints
+from fedfleet.core.rng import stream
+from fedfleet.core.trees import Array
+
+BESIDE_CHECKOUT = Path(__file__).resolve().parents[3] / "shared" / "data"
+# What damaged or foreign files raise in numpy, json, zip, gzip, wave and ourselves.
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A public set: its name, the paths where it may lie, and how it is read.
+
+    `places` are patterns below the data folder, `elsewhere` below the current folder or from the root (packages of the
+    system). `read(path, samples)` gets a file that matches; it may ignore `samples`, a limit, where reading is cheap.
+    """
+
+    name: str
+    places: tuple[str, ...]
+    read: Callable[[Path, int | None], Dataset]
+    elsewhere: tuple[str, ...] = ()
+
+
+def data_from(
+    sources: Sequence[Source], made_up: Callable[[int | None], Dataset], *, samples: int | None, synthetic: bool
+) -> Callable[[], Dataset]:
+    """A loader: the first source that is there, at most `samples` of it; or made-up data, if and only if asked for."""
+
+    def load() -> Dataset:
+        if synthetic:
+            return made_up(samples)
+        for source in sources:
+            path = locate(source.places, source.elsewhere)
+            if path is not None:
+                return thinned(read(source, path, samples), samples)
+        raise BadInput(_missing(sources))
+
+    return load
+
+
+def read(source: Source, path: Path, samples: int | None = None) -> Dataset:
+    """The set at this path; what is damaged there is named."""
+    try:
+        return source.read(path, samples)
+    except _UNREADABLE as wrong:
+        raise BadInput(f"{source.name} cannot be read from {path}: {type(wrong).__name__}: {wrong}") from wrong
+
+
+def roots() -> list[Path]:
+    """The data folders: $FEDFLEET_DATA, else the one beside a checkout and ./data, where `fedfleet data` puts things."""
+    named = os.environ.get("FEDFLEET_DATA")
+    return [Path(named)] if named else [BESIDE_CHECKOUT, Path("data")]
+
+
+def locate(places: Sequence[str], elsewhere: Sequence[str] = ()) -> Path | None:
+    """A file that matches the earliest possible pattern; of several that match it any will do, a reader knows its folder."""
+    candidates = [(root, pattern) for pattern in places for root in roots()]
+    candidates += [(Path("/") if p.startswith("/") else Path(), p.lstrip("/")) for p in elsewhere]
+    for base, pattern in candidates:
+        found = next(iter(base.glob(pattern)), None)
+        if found is not None:
+            return found
+    return None
+
+
+def kept(rows: int, samples: int | None) -> Ints:
+    """Which of so many rows are used: all, or `samples` of them, the same ones every time."""
+    if samples is None or samples >= rows:
+        return np.arange(rows)
+    return np.sort(stream(0, "samples", rows).permutation(rows)[:samples])
+
+
+def thinned(dataset: Dataset, samples: int | None) -> Dataset:
+    """At most `samples` rows of a dataset."""
+    if samples is None or samples >= len(dataset.y):
+        return dataset
+    rows = kept(len(dataset.y), samples)
+    owner = None if dataset.owner is None else dataset.owner[rows]
+    return Dataset(dataset.x[rows], dataset.y[rows], dataset.classes, owner)
+
+
+def pixels(grey: Array) -> Array:
+    """Bytes 0..255 as float32 in [0, 1]."""
+    return np.multiply(grey, np.float32(1 / 255), dtype=np.float32)
+
+
+def numbered(names: Array | Sequence[object]) -> Ints:
+    """Names as numbers 0, 1, .. in the order of the sorted names."""
+    return np.unique(np.asarray(names), return_inverse=True)[1].astype(np.int64)
+
+
+def arrays(path: Path, *names: str) -> list[Array]:
+    """Arrays of an .npz file, which may hold no pickles."""
+    with np.load(path, allow_pickle=False) as file:
+        return [file[name] for name in names]
+
+
+def _missing(sources: Sequence[Source]) -> str:
+    said: list[str] = []
+    for source in sources:
+        below = " or ".join(source.places)
+        also = f", nor at {' or '.join(source.elsewhere)}" if source.elsewhere else ""
+        said.append(f"{source.name} is not in {' or '.join(str(r) for r in roots())} as {below}{also}")
+    return (
+        f"{'; '.join(said)}; put it there (FEDFLEET_DATA names the folder), "
+        "or say synthetic = true for made-up data of the same shape"
+    )

@@ -1,0 +1,123 @@
+"""LEAF's JSON sets and the texts: FEMNIST, CelebA, Sentiment140 with GloVe, Shakespeare."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.tasks.photos import celeba_cnn
+from fedfleet.tasks.readers.plays import LETTERS, as_numbers
+from fedfleet.tasks.small_images import femnist_cnn
+from fedfleet.tasks.text import char_lstm, shakespeare_lstm, twitter_logreg
+from tests.tasks.files import leaf, png, written
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLEET_DATA", str(tmp_path))
+    return tmp_path
+
+
+def white(n):
+    """Images with one black pixel each, white being 1."""
+    return [[0.0 if k == i else 1.0 for k in range(784)] for i in range(n)]
+
+
+def test_femnist_from_several_files(data):
+    leaf(data / "femnist" / "train" / "all_data_0.json", {"w1": (white(3), [0, 61, 5])})
+    leaf(data / "femnist" / "test" / "all_data_0.json", {"w0": (white(2), [7, 8]), "w1": (white(1), [9])})
+    found = femnist_cnn()(0).dataset
+    assert found.x.shape == (6, 1, 28, 28) and found.x.dtype == np.float32
+    assert found.x[1, 0, 0, 1] == 1.0 and found.x[1].sum() == 1.0  # ink is 1
+    assert found.y.tolist() == [0, 61, 5, 7, 8, 9] and found.owner.tolist() == [1, 1, 1, 0, 0, 1]
+    assert len(femnist_cnn(samples=2)(0).dataset.y) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("{}", "no user_data"),
+        ("[1", "JSONDecodeError"),
+        ('{"user_data": {"a": {"x": [], "y": [1]}}}', "0 inputs and 1"),
+    ],
+)
+def test_what_is_not_leaf_is_refused(data, content, why):
+    written(data / "femnist" / "all.json", content)
+    with pytest.raises(BadInput, match=f"FEMNIST cannot be read from .*{why}"):
+        femnist_cnn()(0)
+
+
+def test_femnist_labels_are_checked(data):
+    leaf(data / "femnist" / "all.json", {"a": (white(1), [62])})
+    with pytest.raises(BadInput, match="62 classes"):
+        femnist_cnn()(0)
+
+
+def test_celeba_by_the_names_of_pictures(data):
+    leaf(
+        data / "celeba" / "data" / "all_data" / "all.json",
+        {"7": (["1.png", "2.png"], [0.0, 1.0]), "9": (["3.png"], [1.0])},
+    )
+    for i in (1, 2, 3):
+        red = np.zeros((30, 20, 3), int)
+        red[:, :, 0] = 80 * i
+        written(data / "celeba" / "data" / "raw" / "img_align_celeba" / f"{i}.png", png(red, colour=2))
+    found = celeba_cnn()(0).dataset
+    assert found.x.shape == (3, 3, 84, 84)
+    assert np.allclose(found.x[:, 0].mean((1, 2)) * 255, [80, 160, 240], atol=0.1) and not found.x[:, 1:].any()
+    assert found.y.tolist() == [0, 1, 1] and found.owner.tolist() == [0, 0, 1]
+    (data / "celeba" / "data" / "raw" / "img_align_celeba" / "3.png").unlink()
+    with pytest.raises(BadInput, match=r"CelebA's picture 3\.png"):
+        celeba_cnn()(0)
+
+
+def test_celeba_by_pixels(data):
+    leaf(data / "celeba" / "all.json", {"7": ([[51] * (84 * 84 * 3)] * 2, [0, 1])})
+    assert np.allclose(celeba_cnn()(0).dataset.x, 0.2)
+
+
+def put_tweets(data):
+    rows = [["1", "monday", "NO_QUERY", "ann", text, "training"] for text in ("Good GOOD day", "zzz", "bad , day")]
+    leaf(data / "sent140" / "all.json", {"ann": (rows[:2], [1, 0]), "bob": (rows[2:], ["4"])})
+    table = {"good": 1.0, "day": 4.0, "bad": -2.0, ",": 0.5, "unused": 9.0}
+    return [" ".join([w, *[str(v)] * 50]) for w, v in table.items()]
+
+
+def test_tweets_as_mean_or_joined_word_vectors(data):
+    lines = put_tweets(data)
+    with pytest.raises(BadInput, match="GloVe"):
+        twitter_logreg()(0)
+    written(data / "glove" / "glove.6B.50d.txt", "\n".join(lines))
+    found = twitter_logreg()(0).dataset
+    assert found.x.shape == (3, 50) and found.y.tolist() == [1, 0, 1] and found.owner.tolist() == [0, 0, 1]
+    assert np.allclose(found.x[:, 0], [2.0, 0.0, 2.5 / 3])
+    joined = twitter_logreg(words=2)(0)
+    assert joined.dataset.x.shape == (3, 100) and np.allclose(joined.dataset.x[2], [-2.0] * 50 + [0.5] * 50)
+    assert joined.init(0)["1.weight"].shape == (2, 100)
+
+
+def test_the_letters_are_leafs():
+    assert len(LETTERS) == 80 and as_numbers(LETTERS).tolist() == list(range(80))
+    assert as_numbers("\t$é€").tolist() == [LETTERS.index(" ")] * 4
+
+
+def test_roles_are_cut_into_windows(data):
+    speech = "".join(LETTERS[i % 80] for i in range(150))
+    roles = {"b/LONG": [speech, speech], "a/SHORT": ["x" * 80], "a/JUST": ["y" * 81]}
+    written(data / "shakespeare" / "roles.json.gz", gzip.compress(json.dumps(roles).encode()))
+    found = shakespeare_lstm(stride=100)(0).dataset
+    # 301 characters give windows at 0, 100, 200; 81 characters give one; 80 give none, for nothing follows.
+    assert found.x.shape == (4, 80) and found.x.dtype == np.int64
+    assert found.owner.tolist() == [0, 1, 1, 1] and found.classes == 80
+    assert found.x[1].tolist() == list(range(80)) and found.y[1] == 0
+    assert found.x[2, 50] == LETTERS.index("\n")  # speeches are joined by a new line
+    assert len(char_lstm(stride=1, per_role=5)(0).dataset.y) == 6
+
+
+def test_leafs_shakespeare(data):
+    leaf(data / "shakespeare" / "all.json", {"A": (["a" * 80, "b" * 80], ["b", "c"]), "B": (["c" * 80], ["d"])})
+    found = char_lstm()(0).dataset
+    assert found.x.dtype == np.int64 and (found.x[1] == LETTERS.index("b")).all()
+    assert found.y.tolist() == as_numbers("bcd").tolist() and found.owner.tolist() == [0, 0, 1]
