@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Setup:
     plan: Plan
     world: World
     task: Task
-    executor: Callable[[], Executor]
+    executor: Callable[..., Executor]
 
 
 def assemble(spec: Spec, task: Task | None = None) -> Setup:
@@ -80,7 +81,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     )
     if algorithm.pooled:
         plan, world = in_one_place(plan, world)
-    return Setup(spec, plan, world, task, lambda: make_executor(spec, task))
+    return Setup(spec, plan, world, task, lambda keep=None: make_executor(spec, task, keep))
 
 
 def devices_and_states(table: Table, keys: Keys, seed: int) -> tuple[DeviceSource, StateSource]:
@@ -104,13 +105,15 @@ def make_task(spec: Spec) -> Task:
     return build_part("tasks", spec.task)(spec.seed)
 
 
-def make_executor(spec: Spec, task: Task) -> Executor:
-    """The executor that [run] names; `auto` is the literal one."""
+def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
+    """The executor that [run] names; `auto` is the literal one. `keep` is where a choice among its forms is kept."""
     from fedfleet.run.executors.inline import inline
 
     run = spec.run
     here = inline(task, threads=run["threads"])
     match run["execute"]:
+        case "stacked":
+            return _stacked(run, task, keep)
         case "ray":
             from fedfleet.run.executors.parcels import Recipe
             from fedfleet.run.executors.ray import ray_executor
@@ -123,12 +126,21 @@ def make_executor(spec: Spec, task: Task) -> Executor:
             return here
 
 
+def _stacked(run: Table, task: Task, keep: Path | None) -> Executor:
+    """The stacked executor in the form that was found fastest for this model here, once and for all of this run."""
+    from fedfleet.run.executors.stacked.executor import stacked
+    from fedfleet.run.executors.stacked.forms import choose_form
+
+    form, threads = choose_form(task, device=run["device"], threads=run["threads"], keep=keep)
+    return stacked(task, device=run["device"], threads=threads, form=form, tf32=run["tf32"])
+
+
 def check_executor(spec: Spec) -> None:
     """See that the executor can be had, before anything is built or written."""
     if spec.run["execute"] == "ray":
         from fedfleet.run.executors.ray import require_ray
 
-        require_ray()
+        require_ray(spec.run["ray_address"])
         if spec.task["use"] == "own":
             raise BadInput(
                 'run.execute = "ray" cannot train an own model, since workers rebuild the task from the spec; '
@@ -137,9 +149,9 @@ def check_executor(spec: Spec) -> None:
 
 
 @contextmanager
-def executing(setup: Setup) -> Iterator[Executor]:
+def executing(setup: Setup, keep: Path | None = None) -> Iterator[Executor]:
     """The executor of a setup, for as long as it is used; what it started ends with it."""
-    execute = setup.executor()
+    execute = setup.executor(keep)
     try:
         yield execute
     finally:

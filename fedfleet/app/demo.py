@@ -7,6 +7,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fedfleet.app.fleets import sample_devices, sample_states
 from fedfleet.app.pages.figures import accuracy_over_time, rounds_timeline, who_took_part
 from fedfleet.app.pages.html import figure, page, table
 from fedfleet.app.pages.svg import COLOURS
@@ -16,34 +19,39 @@ from fedfleet.app.runs import Finished, perform
 from fedfleet.app.show import percent, size, span
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
+from fedfleet.core.fleet import DeviceTable, StateTable
+from fedfleet.core.intervals import traces
 from fedfleet.measure.learning import time_to_accuracy
+from fedfleet.measure.montecarlo.metrics import NAMES, measure
+from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.measure.tasks import task_table
 
-CLIENTS, COHORT, ROUNDS, DEADLINE, TARGET = 100, 10, 100, 60.0, 0.8
+CLIENTS, COHORT, ROUNDS, DEADLINE, TARGET, SEED = 100, 10, 100, 120.0, 0.8, 7
+MODEL_BYTES = 343_200_776  # as if ViT-B/16 travelled
 MARKER = ".fedfleet-demo"
 
 FLEETS: dict[str, tuple[str, dict[str, Any]]] = {
     "mild": (
         "Similar phones on similar links, always reachable, everyone with a like mixture of digits.",
         {
-            "devices": {"use": "spread", "link": 0.15, "compute": 0.15},
+            "devices": {"use": "dpgmm", "sigma": 0.1, "mean_mbps": 60.0},
             "states": {"use": "always_on"},
             "data": {"use": "dirichlet", "alpha": 10.0},
         },
     ),
     "middle": (
-        "Links differ by about 10x, phones are reachable half of the day, data differ clearly.",
+        "Links differ severalfold, phones are reachable a quarter of the day, data differ clearly.",
         {
-            "devices": {"use": "spread", "link": 0.6, "compute": 0.5, "jitter": 0.2},
-            "states": {"use": "daily", "ready": 0.5, "sessions": 24},
+            "devices": {"use": "dpgmm", "sigma": 0.7, "mean_mbps": 60.0},
+            "states": {"use": "dpcsm", "alpha": 100.0, "start_rank": 0},
             "data": {"use": "dirichlet", "alpha": 0.5},
         },
     ),
     "severe": (
-        "Links differ by about 200x, phones are reachable a tenth of the day in short sessions, most hold few kinds of digits.",
+        "Some links hardly move at all, phones are reachable a tenth of the day, most hold few kinds of digits.",
         {
-            "devices": {"use": "spread", "link": 1.15, "compute": 0.8, "jitter": 0.4},
-            "states": {"use": "daily", "ready": 0.1, "sessions": 24},
+            "devices": {"use": "dpgmm", "sigma": 1.4, "mean_mbps": 60.0},
+            "states": {"use": "dpcsm", "alpha": 100.0, "start_rank": 150},
             "data": {"use": "dirichlet", "alpha": 0.1},
         },
     ),
@@ -57,13 +65,43 @@ PACES: dict[str, dict[str, Any]] = {
 def demo_spec(fleet: str, pace: str) -> dict[str, Any]:
     """The spec of one of the demo's runs."""
     return {
-        "seed": 7,
+        "seed": SEED,
         "task": {"use": "digits_mlp"},
-        "world": {"clients": CLIENTS, "model_bytes": 1e8, **FLEETS[fleet][1]},
+        "world": {"clients": CLIENTS, "model_bytes": MODEL_BYTES, **FLEETS[fleet][1]},
         "algorithm": {"use": "fedavg", "lr": 0.2, "epochs": 3},
         "pace": PACES[pace],
         "stop": {"rounds": ROUNDS},
     }
+
+
+def fleet_tables(fleet: str) -> tuple[DeviceTable, StateTable]:
+    """The very devices and states that the runs meet, for the metrics."""
+    spec = resolve(demo_spec(fleet, "deadline")).world
+    d, s = spec["devices"], spec["states"]
+    devices = sample_devices(
+        "dpgmm", d["base"], CLIENTS, seed=SEED, semantics=d["semantics"], kinds=d["kinds"], sigma=d["sigma"],
+        mean_mbps=d["mean_mbps"], alpha=d["alpha"], distribution="homo",
+    )  # fmt: skip
+    if s["use"] == "always_on":
+        return devices, always_ready(CLIENTS)
+    states = sample_states(
+        "dpcsm", s["base"], CLIENTS, seed=SEED, semantics=s["semantics"], alpha=s["alpha"], start_rank=s["start_rank"],
+        deadline=s["deadline"], k=s["clients_k"], rounds=s["rounds"], scores=None,
+    )  # fmt: skip
+    return devices, states
+
+
+def always_ready(clients: int) -> StateTable:
+    """States that are ready all day."""
+    day, n = np.full(clients, 86400.0), np.arange(clients + 1)
+    return StateTable(np.array(["always"] * clients), traces(np.zeros(clients), day, n, np.zeros(clients), day))
+
+
+def fleet_metrics(fleet: str) -> dict[str, float]:
+    """The six metrics of a fleet, with the demo's cohort, deadline and readiness."""
+    asked = Settings(k=COHORT, rounds=1000, trips=2000, deadline=DEADLINE, ready_share=1.0)
+    tables = fleet_tables(fleet)
+    return {name: measure(name, asked, *tables).value for name in NAMES}
 
 
 def run_demo(out: Path, *, quiet: bool = False) -> dict[str, Any]:
@@ -77,10 +115,11 @@ def run_demo(out: Path, *, quiet: bool = False) -> dict[str, Any]:
             with progress(ROUNDS, quiet=quiet, label=f"{fleet} fleet, {pace}") as watch:
                 runs[fleet, pace] = perform(spec, out / "runs" / spec.name, watch=watch)
             write_report(runs[fleet, pace])
+    metrics = {fleet: fleet_metrics(fleet) for fleet in FLEETS}
     path = out / "report.html"
-    path.write_text(render(runs))
+    path.write_text(render(runs, metrics))
     rows = [_row(fleet, pace, done) for (fleet, pace), done in runs.items()]
-    return {"runs": rows, "report": str(path), "wall_seconds": time.perf_counter() - start}
+    return {"runs": rows, "metrics": metrics, "report": str(path), "wall_seconds": time.perf_counter() - start}
 
 
 def _take(out: Path) -> None:
@@ -106,9 +145,9 @@ def _row(fleet: str, pace: str, done: Finished) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def render(runs: dict[tuple[str, str], Finished]) -> str:
+def render(runs: dict[tuple[str, str], Finished], metrics: dict[str, dict[str, float]]) -> str:
     """The report."""
-    body = [_introduction(), _results(runs), _fleets(runs), _next_steps()]
+    body = [_introduction(), _hardness(metrics), _results(runs), _fleets(runs), _next_steps()]
     return page("FedFleet demo", body)
 
 
@@ -120,10 +159,30 @@ def _introduction() -> str:
         '<p class="lead">Federated learning trains one model on many people\'s devices without collecting their data. '
         "How well that works depends on the devices: how fast, how often reachable, how alike their data.</p>"
         f"<p>Here the same method, FedAvg, learns to read handwritten digits from {CLIENTS} clients, {COHORT} at a time, "
-        f"for {ROUNDS} rounds, as if the model weighed 100 MB. Three fleets, from mild to severe:</p>{fleets}"
+        f"for {ROUNDS} rounds, as if the model were a ViT-B/16 of 343 MB. Three fleets, from mild to severe:</p>{fleets}"
         "<p>Each fleet is paced in two ways. <b>Readiness</b> waits until everyone who was asked has reported: nobody is left "
         f"out, and the slowest sets the pace. <b>Deadline</b> closes every round after {deadline} seconds: fast, and deaf to the slow. "
         "Time is virtual: computed from link speed, computing speed and reachability of each device, so that days pass in seconds.</p>"
+    )
+
+
+def _hardness(metrics: dict[str, dict[str, float]]) -> str:
+    head = ["fleet", "devices", "reachability", "both", "devices", "reachability", "both"]
+    order = ("DevMC-R", "StatMC-R", "InterMC-R", "DevMC-T", "StatMC-T", "InterMC-T")
+    rows = [
+        [
+            fleet,
+            *(f"{m[n]:.3f}" if n.endswith("R") else f"{m[n]:,.0f}" if m[n] >= 100 else f"{m[n]:.1f}" for n in order),
+        ]
+        for fleet, m in metrics.items()
+    ]
+    plain = table(head, rows)
+    grouped = plain.replace("<thead>", '<thead><tr><th></th><th colspan="3">with a deadline: work that gets through (1 is ideal)</th>'
+                            '<th colspan="3">waiting for all: time (lower is easier)</th></tr>', 1)  # fmt: skip
+    return (
+        "<h2>How hard are they?</h2><p>Before anyone trains, six Monte-Carlo metrics (FLHetBench's DevMC, StatMC and InterMC) say how hard "
+        "a fleet is: they simulate only who gets through, in a second. Read them first, then see what training made of it.</p>"
+        + grouped
     )
 
 

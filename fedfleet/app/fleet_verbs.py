@@ -1,4 +1,4 @@
-"""The verbs about fleets: sample, measure, profile."""
+"""The verbs about fleets and machines: sample, measure, profile, bench."""
 
 from __future__ import annotations
 
@@ -157,3 +157,31 @@ def profile(
     if out is not None:
         append_row(out, row)
     answer({"row": row, **details, "out": None if out is None else str(out)}, as_json, shown_metrics)
+
+
+bench = typer.Typer(help="Measure speed on this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+
+@bench.command("train")
+def bench_train_verb(
+    task: Annotated[str, typer.Option(help="A task; its data are made up.")] = "mlp",
+    cohort: Annotated[int, typer.Option(min=1, help="Clients that train together.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, help="Local steps of each.")] = 5,
+    batch: Annotated[int, typer.Option(min=1)] = 10,
+    device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
+    form: Annotated[str | None, typer.Option(help="merged or loop; default: whichever is faster here.")] = None,
+    tf32: Annotated[
+        bool, typer.Option("--tf32", help="On a GPU: TF32 for products; the difference is reported.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train one cohort by the loop that everybody writes, and stacked; print both times and how far the models lie apart."""
+    from fedfleet.app.benching import bench_train
+    from fedfleet.app.choices import one_of
+    from fedfleet.app.show import shown_metrics
+
+    chosen = None if form is None else one_of("--form", form, ("merged", "loop"))
+    place = one_of("--device", device, ("cpu", "cuda"))
+    got = bench_train(task, cohort=cohort, steps=steps, batch=batch, device=place, form=chosen, tf32=tf32)
+    answer(got, as_json, shown_metrics)

@@ -22,7 +22,7 @@ def replay_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty; resume the run first")
     setup = assemble(spec)
-    with executing(setup) as execute:
+    with executing(setup, folder / "executor.json") as execute:
         found = audit(setup.plan, setup.world, execute, events, folder)
     rebuilt = content_hash(found.replayed.state.server.params)
     stored = _stored_hash(folder / "model.safetensors") if ended else None

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from fedfleet.app.assemble import Setup, assemble, executing
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput
@@ -79,12 +81,15 @@ def completed(spec: Spec, out: Path, digest: str, params: dict[str, Any], wall_s
 
 def _simulate_in(setup: Setup, out: Path, watch: Watch | None) -> tuple[str, dict[str, Any]]:
     path = out / "run.db"
-    with executing(setup) as execute:
+    with executing(setup, out / "executor.json") as execute:
         journal = journals.reopen(path) if path.is_file() else journals.create(path)
         try:
             found = restore(out, setup.plan, setup.world, execute, eager=False)
             sim, position = found or (None, 0)
             journal.truncate(position)
+            for note in execute.notes if sim is None else ():
+                journal.remark(note)
+                typer.echo(f"fedfleet: {note}", err=True)
             keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], sim.state.book.version if sim else 0)
             done = simulate(setup.plan, setup.world, execute, journal=journal, keeper=keeper, resume=sim, watch=watch)
             return journal.digest, done.state.server.params

@@ -45,8 +45,9 @@ def world_settings(
 
 def run_settings(
     *,
-    execute: Literal["auto", "inline", "ray"] = "auto",
-    device: Literal["cpu"] = "cpu",
+    execute: Literal["auto", "inline", "stacked", "ray"] = "auto",
+    device: Literal["cpu", "cuda"] = "cpu",
+    tf32: bool = False,
     threads: Count = 1,
     checkpoint_every: Count = 20,
     workers: Count | None = None,

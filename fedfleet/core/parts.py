@@ -275,6 +275,7 @@ class Executor:
     evaluate: Callable[[Sequence[Trial]], Iterable[Score]]
     fold: Callable[[Sequence[Job], ExactMean], Folded] | None = None
     close: Callable[[], None] | None = None
+    notes: tuple[str, ...] = ()  # what a person should know about how it works, one line each
 
 
 @dataclass(frozen=True, slots=True)

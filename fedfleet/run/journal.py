@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event
-from fedfleet.run.rows import COLUMNS, Row, decode, digested, encode
+from fedfleet.run.rows import COLUMNS, NOTE, Row, decode, digested, encode
 
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
 _FORMAT = 1
@@ -39,6 +39,11 @@ class Journal:
             self._hash.update(data)
         if len(rows) >= _BATCH:
             self.flush()
+
+    def remark(self, text: str) -> None:
+        """Add a remark for people; it is no event and stays out of the digest."""
+        self._rows.append((0.0, NOTE, 0, 0, 0, 0, 0.0, 0.0, None, text))
+        self.position += 1
 
     def flush(self) -> None:
         """Everything appended so far is on the disk when this returns."""

@@ -43,6 +43,7 @@ KINDS: tuple[type[Any], ...] = (
     range(14)
 )
 
+NOTE = 99  # a remark for people about how the run was carried out: no event, and not digested
 _PACK = struct.Struct("<dBqqqqddI").pack
 _PACKED = np.dtype(
     [("time", "<f8"), ("kind", "u1"), ("round", "<i8"), ("version", "<i8"), ("task", "<i8"), ("client", "<i8"),
@@ -53,6 +54,8 @@ _PACKED = np.dtype(
 def digested(row: Row) -> bytes:
     """The bytes of a row that enter the digest."""
     time, kind, round_, version, task, client, a, b, body, _ = row
+    if kind == NOTE:
+        return b""
     if body is None:
         return _PACK(time, kind, round_, version, task, client, a, b, 0)
     text = body.encode()
@@ -174,7 +177,8 @@ def decode(rows: Iterable[Row]) -> Iterator[Event]:
         kind = row[1]
         return (kind, row[0], row[2]) if kind in (SENT, DROPPED) else (kind,)
 
-    for key, group in groupby(rows, key=together):
+    events = (row for row in rows if row[1] != NOTE)
+    for key, group in groupby(events, key=together):
         if key[0] in (SENT, DROPPED):
             yield _decode_many(list(group))
         else:

@@ -5,7 +5,7 @@ The mask is an integer hash, so that one client alone, a stack of clients, a CPU
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import nn
 
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import UintArray, hash_keys
+from fedfleet.tasks.compiling import compiled
 
 # splitmix64's constants as signed integers: torch has no unsigned ones, and products wrap around all the same.
 _GOLDEN, _M1, _M2 = -7046029254386353131, -4658895280553007687, -7723592293110705685
@@ -45,23 +46,21 @@ class AddressedDropout(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or self.p == 0.0:
             return x
-        drop = _compiled() if self.compiled and x.is_cuda else masked
-        return drop(x, self.address, self._offset, self.p)
+        drop = compiled(masked) if self.compiled and x.is_cuda else masked
+        return drop(x, self.address, _elements(x.numel() // self.address.numel(), x.device), self._offset, self.p)
 
 
-def masked(x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> torch.Tensor:
+@lru_cache(maxsize=16)
+def _elements(n: int, device: torch.device) -> torch.Tensor:
+    """The element numbers of one client's activations, scattered."""
+    return torch.arange(n, device=device, dtype=torch.int64) * _GOLDEN
+
+
+def masked(x: torch.Tensor, address: torch.Tensor, element: torch.Tensor, offset: int, p: float) -> torch.Tensor:
     """x without the units that this address drops, the others scaled up."""
-    clients = address.numel()
-    element = torch.arange(x.numel() // clients, device=x.device, dtype=torch.int64) * _GOLDEN
-    base = scramble(address.reshape(clients, 1) + offset)
+    base = scramble(address.reshape(-1, 1) + offset)
     bits = (scramble(base + element) >> 40) & 0xFFFFFF
     return x * (bits >= round(p * 2**24)).to(x.dtype).reshape(x.shape) * (1.0 / (1.0 - p))
-
-
-@cache
-def _compiled() -> Any:
-    """The mask in one kernel, for accelerators."""
-    return torch.compile(masked, dynamic=False)
 
 
 def dropout_names(module: nn.Module) -> list[str]:

@@ -11,6 +11,7 @@ import math
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 from collections import Counter, deque
@@ -28,6 +29,7 @@ from fedfleet.run.executors.parcels import Answer, Parcel, Recipe, Sheet, owned,
 
 CHUNKS_EACH = 4  # chunks per worker: enough to even stragglers out, few enough to cost nothing
 MOST = 32  # parcels in a chunk: their reports lie in memory together
+_PATIENCE = 5.0  # seconds until an address counts as dead
 RETRIES = 3  # how often a chunk is begun again after its worker died
 
 
@@ -168,17 +170,24 @@ def shelf(cluster: Cluster, trees: Sequence[Tree]) -> Callable[[Sequence[int]], 
 # ---- the connection ---------------------------------------------------------------------------------------------
 
 
-def require_ray() -> None:
-    """Say how to get Ray where it is missing."""
+def require_ray(address: str | None) -> None:
+    """Say how to get Ray where it is missing; see that someone answers at the address, where Ray would try for minutes."""
     if find_spec("ray") is None:
         raise BadInput(
             'run.execute = "ray" needs Ray, which is not installed; get it with: pip install "fedfleet[ray]"'
         )
+    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # nothing to try: no address, or one that Ray finds out itself, such as auto
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as wrong:
+        raise BadInput(f"run.ray_address = {address!r}: nobody answers there ({wrong})") from None
 
 
 def connect(workers: int | None, address: str | None, threads: int) -> Cluster:
     """Join the cluster at the address, or start one here. A connection that is open already is used, and left open."""
-    require_ray()
+    require_ray(address)
     if address is None:
         _keep_to_this_machine()
     import ray
@@ -197,7 +206,14 @@ def _join(ray: Any, address: str) -> Callable[[], None]:
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as wrong:
         said = str(wrong).strip().splitlines()[0]
         raise BadInput(f"run.ray_address = {address!r}: there is no Ray cluster that lets us in: {said}") from wrong
-    return lambda: ray.shutdown()
+    _let_speak(ray, False)
+
+    def leave() -> None:
+        if ray.is_initialized():
+            ray.shutdown()
+        _let_speak(ray, True)
+
+    return leave
 
 
 def _start(ray: Any, workers: int, threads: int) -> Callable[[], None]:
@@ -207,6 +223,7 @@ def _start(ray: Any, workers: int, threads: int) -> Callable[[], None]:
     def stop() -> None:
         if ray.is_initialized():
             ray.shutdown()
+        _let_speak(ray, True)
         shutil.rmtree(folder, ignore_errors=True)
         if os.environ.get(_LOOPBACK) == "0":  # else it would be inherited by processes that join a real cluster
             del os.environ[_LOOPBACK]
@@ -224,7 +241,13 @@ def _start(ray: Any, workers: int, threads: int) -> Callable[[], None]:
     except BaseException:
         stop()
         raise
+    _let_speak(ray, False)
     return stop
+
+
+def _let_speak(ray: Any, may: bool) -> None:
+    """May Ray write about dead workers to standard output? That belongs to our answer, and Ray has no public switch."""
+    ray._private.worker._worker_logs_enabled = may
 
 
 _LOOPBACK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"  # at 0 Ray listens on the loopback device only, on every system

@@ -1,7 +1,7 @@
 """The built-in base: devices and states drawn from distributions that we fitted to public traces; no trace is shipped.
 
 builtin.json holds the fitted numbers, benchmarks/fit_builtin.py makes it, docs/explanation/builtin-base.md says how well
-it fits. The same rows on every machine: each row is a function of its index and of the seed in the table.
+it fits. The same rows on every machine: each row is a function of its index and of a seed in that file.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Rings:
 
 def devices(path: str) -> DeviceTable:
     """`builtin:` or `builtin:ROWS`: devices with download speeds like MobiPerf's; uploads are drawn from the same speeds."""
-    return draw_devices(fitted(), _rows(path, DEVICES), fitted()["seed"])
+    return draw_devices(fitted(), _rows(path, DEVICES), fitted()["devices"]["seed"])
 
 
 def states(path: str) -> StateTable:
     """`builtin:` or `builtin:ROWS`: ready intervals like those of FLASH's phones (locked, on WiFi and charging)."""
-    return draw_states(fitted(), _rows(path, STATES), fitted()["seed"])
+    return draw_states(fitted(), _rows(path, STATES), fitted()["states"]["seed"])
 
 
 @cache

@@ -8,7 +8,7 @@ import pytest
 from fedfleet.core.parts import Job
 from fedfleet.run.executors.parcels import Recipe, Sheet, owned, packed, rebuilt, score_chunk, train_chunk
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
-from tests.run.executors.kits import recipe
+from tests.run.executors.kits import misled
 
 
 def toy_jobs(n, offered=None):
@@ -40,18 +40,18 @@ def same(a, b):
 def test_a_job_survives_the_trip():
     jobs = toy_jobs(3)
     parcels = pickle.loads(pickle.dumps([packed(job) for job in jobs]))
-    answer = pickle.loads(pickle.dumps(train_chunk(recipe(), parcels, [0, 0, 0], consensus_start())))
+    answer = pickle.loads(pickle.dumps(train_chunk(misled(), parcels, [0, 0, 0], consensus_start())))
     assert answer.failure == ""
     for found, wanted in zip(answer.found, opaque_executor().train(jobs), strict=True):
         same(owned(found), wanted)
 
 
 def test_a_process_rebuilds_once():
-    assert rebuilt(recipe()) is rebuilt(recipe())
+    assert rebuilt(misled()) is rebuilt(misled())
 
 
 def test_what_raises_is_named():
-    answer = train_chunk(recipe(raises=1), [packed(job) for job in toy_jobs(3)], [0, 0, 0], consensus_start())
+    answer = train_chunk(misled(raises=1), [packed(job) for job in toy_jobs(3)], [0, 0, 0], consensus_start())
     assert answer.failure == "client 1, task 11: KeyError: 'out of luck'"
     assert "Traceback" in answer.trace
 

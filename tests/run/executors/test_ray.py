@@ -5,6 +5,7 @@ Ray itself is imported only after the executor prepared its environment, as in a
 
 import os
 import signal
+import socket
 import sys
 import time
 from dataclasses import replace
@@ -25,7 +26,7 @@ from fedfleet.run.executors.parcels import Recipe
 from fedfleet.run.simulate import simulate
 from fedfleet.testing.toys import opaque_executor
 from tests.app.specs import written
-from tests.run.executors.kits import marks, recipe
+from tests.run.executors.kits import beginners, misled
 from tests.run.executors.test_parcels import same, toy_jobs
 
 pytestmark = pytest.mark.slow
@@ -138,26 +139,28 @@ def test_two_workers_give_the_digest_of_inline(shared, straight):
     assert fedfleet.run(SPEC, "run.execute=ray", "run.workers=2").metrics["digest"] == straight
 
 
-def test_a_killed_worker_changes_nothing(shared, straight, tmp_path):
-    setup = assemble(resolve(SPEC))
-    execute = ours.ray_executor(recipe(resolve(SPEC).toml(), marks=tmp_path, pause=0.1), setup.executor())
-    ray = shared.ray
+def test_a_killed_worker_changes_nothing(shared, straight, tmp_path, capsys):
+    setup, ray = assemble(resolve(SPEC)), shared.ray
     known = set(ray.get([ray.remote(_process).remote() for _ in range(8)]))
-    killed = []
+    recipe = misled(resolve(SPEC).toml(), marks=tmp_path, holds=13)  # a task in the middle of the second round
+    execute = ours.ray_executor(recipe, setup.executor(), workers=2)
+    killed = set()
 
     def train(jobs):
         for report in execute.train(jobs):
-            if not killed:
-                killed.append(marks(tmp_path)[-1])
-                assert killed[0][1] in known
-                os.kill(killed[0][1], signal.SIGKILL)
+            if report.task == 8:  # the first of that round has come back
+                while not beginners(tmp_path, 13):
+                    time.sleep(0.01)
+                killed.update(beginners(tmp_path, 13))
+                os.kill(next(iter(killed)), signal.SIGKILL)
             yield report
 
     journal = journals.in_memory()
     simulate(setup.plan, setup.world, replace(execute, train=train), journal=journal)
     assert journal.digest == straight
-    task = killed[0][0]
-    assert {pid for began, pid in marks(tmp_path) if began == task} > {killed[0][1]}, "it was begun again elsewhere"
+    assert len(killed) == 1 and killed < known
+    assert beginners(tmp_path, 13) > killed, "it was begun again elsewhere"
+    assert capsys.readouterr().out == "", "Ray keeps its remarks to itself"
     execute.close()
     assert ray.is_initialized(), "a connection that was open before stays open"
 
@@ -174,7 +177,7 @@ def test_reports_come_in_order_and_what_was_offered_is_stored_once(shared, monke
     models = [{"w": np.full(4, v, np.float32)} for v in (0.25, 0.5)]
     # Every client is offered a dictionary of its own, with the arrays of one of two models.
     jobs = [replace(job, offered=dict(models[job.client % 2])) for job in toy_jobs(40)]
-    execute = ours.ray_executor(recipe(pauses={"0": 0.5}), opaque_executor(), workers=2)
+    execute = ours.ray_executor(misled(pauses={"0": 0.5}), opaque_executor(), workers=2)
     reports = list(execute.train(jobs))
     assert len(stored) == 2
     for found, wanted in zip(reports, opaque_executor().train(jobs), strict=True):
@@ -184,7 +187,7 @@ def test_reports_come_in_order_and_what_was_offered_is_stored_once(shared, monke
 
 
 def test_reports_stream_while_others_train(shared):
-    execute = ours.ray_executor(recipe(pauses={"7": 30.0}), opaque_executor(), workers=2)
+    execute = ours.ray_executor(misled(pauses={"7": 30.0}), opaque_executor(), workers=2)
     start = time.monotonic()
     stream = iter(execute.train(toy_jobs(8)))
     assert [next(stream).client for _ in range(7)] == list(range(7))
@@ -204,7 +207,7 @@ def test_evaluations_are_those_of_inline(shared):
 
 
 def test_a_job_that_raises_is_named(shared):
-    execute = ours.ray_executor(recipe(raises=3), opaque_executor(), workers=2)
+    execute = ours.ray_executor(misled(raises=3), opaque_executor(), workers=2)
     with pytest.raises(RunFailed, match="client 3, task 13: KeyError: 'out of luck'") as failed:
         list(execute.train(toy_jobs(8)))
     assert "on the worker" in failed.value.__notes__[0]
@@ -212,7 +215,7 @@ def test_a_job_that_raises_is_named(shared):
 
 def test_a_job_that_kills_its_workers_is_named(shared, monkeypatch):
     monkeypatch.setattr(ours, "RETRIES", 1)
-    execute = ours.ray_executor(recipe(dies=3), opaque_executor(), workers=1)
+    execute = ours.ray_executor(misled(dies=3), opaque_executor(), workers=1)
     with pytest.raises(RunFailed, match="client 3, task 13: its Ray worker died 2 times"):
         list(execute.train(toy_jobs(8)))
 
@@ -227,13 +230,25 @@ def test_where_ray_is_missing_the_extra_is_named(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BadInput, match=r"fedfleet\[ray\]"):
         ours.connect(1, None, 1)
-    words = ["fedfleet", "run", written(tmp_path), "run.execute=ray", "--out", tmp_path / "out"]
-    monkeypatch.setattr(sys, "argv", [str(word) for word in words])
+    refused(monkeypatch, tmp_path, "run.execute=ray")
+    assert "fedfleet[ray]" in capsys.readouterr().err
+
+
+def test_an_address_at_which_nobody_answers_is_refused(monkeypatch, capsys, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        free = server.getsockname()[1]
+    refused(monkeypatch, tmp_path, "--ray-address", f"127.0.0.1:{free}")
+    assert "nobody answers" in capsys.readouterr().err
+
+
+def refused(monkeypatch, folder, *words):
+    """Such a run is refused at once, and leaves no folder."""
+    line = ["fedfleet", "run", written(folder), *words, "--out", folder / "out"]
+    monkeypatch.setattr(sys, "argv", [str(word) for word in line])
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert "fedfleet[ray]" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    assert not (folder / "out").exists()
 
 
 def test_an_own_model_is_refused():

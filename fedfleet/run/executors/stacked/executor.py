@@ -64,7 +64,8 @@ def stacked(
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         return score_trials(where.task, where.x, where.y, trials)
 
-    return Executor(f"stacked-{where.form}", train, evaluate, fold if where.form == "merged" else None)
+    name, own_fold = f"stacked-{where.form}", fold if where.form == "merged" else None
+    return Executor(name, train, evaluate, own_fold, notes=tuple(where.notes))
 
 
 def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool) -> Place:

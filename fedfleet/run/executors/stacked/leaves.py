@@ -10,12 +10,13 @@ makes the gradient: no gradient is ever written down. That is plain SGD at the p
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
+
+from fedfleet.tasks.compiling import compiled
 
 Pair = tuple[int, int]
 
@@ -106,26 +107,20 @@ def scatter_patches(grad: torch.Tensor, size: Pair, kernel: Pair, padding: Pair)
     return total[:, :, ph : ph + h, pw : pw + w]
 
 
-@cache
-def _compiled(function: Any) -> Any:
-    """The function compiled for an accelerator, where one fused kernel replaces many passes over memory."""
-    return torch.compile(function, dynamic=False)
-
-
 class _Patches(torch.autograd.Function):
     """Patches of the input: one gathering copy forward, one fold backward."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, conv: Conv) -> torch.Tensor:  # type: ignore[override]
         ctx.conv, ctx.size = conv, tuple(x.shape[2:])
-        gather = _compiled(gather_patches) if x.is_cuda and conv.stack.compiled else gather_patches
+        gather = compiled(gather_patches) if x.is_cuda and conv.stack.compiled else gather_patches
         return gather(x, conv.kernel, conv.stride, conv.dilation, conv.padding)
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor):  # type: ignore[override]
         conv = ctx.conv
         if grad.is_cuda and conv.stack.compiled and conv.stride == conv.dilation == (1, 1):
-            return _compiled(scatter_patches)(grad, ctx.size, conv.kernel, conv.padding), None
+            return compiled(scatter_patches)(grad, ctx.size, conv.kernel, conv.padding), None
         return F.fold(grad, ctx.size, conv.kernel, conv.dilation, conv.padding, conv.stride), None
 
 

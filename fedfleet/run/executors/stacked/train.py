@@ -31,11 +31,8 @@ def train_stack(
     names = [n for n in start if trainable(twin, n) and (local.train is None or local.train(n))]
     state = {n: v.clone() for n, v in start.items() if n not in names}
     params = {n: start[n].clone() for n in names}
-    fused = (
-        isinstance(local.optimiser, PlainSgd)
-        and not local.terms
-        and (local.train is None or twin.fusable >= set(names))
-    )
+    # Leaves that update themselves would not know which of them are frozen.
+    fused = isinstance(local.optimiser, PlainSgd) and not local.terms and local.train is None
     run = _Run(twin, local, fused, {n: v for n, v in start.items() if n in names})
     run.begin(params, state, len(stacked.jobs))
     rows, sizes = torch.from_numpy(stacked.rows).to(x.device), torch.from_numpy(stacked.sizes).to(x.device)
