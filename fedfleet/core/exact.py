@@ -119,7 +119,19 @@ def mean(acc: Accumulator, scales: dict[str, Scale]) -> Tree | None:
         if scale.two_limbs:
             value = value + acc.fine[name] * 2.0**-_LIMB_BITS
         # Scaling by a power of two is exact, so one division gives the same bits as a scaling and a division.
-        out[name] = np.divide(value, math.ldexp(weight, scale.power)).astype(np.float32)
+        out[name] = _divided(value, math.ldexp(weight, scale.power))
+    return out
+
+
+def _divided(value: NDArray[Any], by: float) -> NDArray[np.float32]:
+    """value / by as float32, block by block so that the doubles in between never leave the cache."""
+    out = np.empty(value.shape, np.float32)
+    source, target = value.reshape(-1), out.reshape(-1)
+    block = np.empty(min(_BLOCK, len(source)), np.float64)
+    for a in range(0, len(source), _BLOCK):
+        part = block[: len(source) - a]
+        np.divide(source[a : a + _BLOCK], by, out=part)
+        target[a : a + _BLOCK] = part
     return out
 
 

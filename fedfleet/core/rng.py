@@ -70,6 +70,19 @@ def normals(seed: int, label: str, keys: UintArray, *columns: NDArray[np.integer
     return np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * np.pi * v)
 
 
+def orders(seed: int, keys: UintArray, tasks: NDArray[np.int64], epoch: int, n: int) -> NDArray[np.int64]:
+    """A random order of 0..n-1 for each client's task and epoch, [clients, n]: the ranks of one hash per element.
+
+    >>> one = orders(1, np.array([5], np.uint64), np.array([3]), 0, 4)
+    >>> np.array_equal(orders(1, np.array([9, 5], np.uint64), np.array([2, 3]), 0, 4)[1], one[0])
+    True
+    """
+    address_of = hash_keys(seed, "batches", keys, tasks, epoch)
+    with np.errstate(over="ignore"):
+        elements = np.arange(n, dtype=np.uint64) * _GOLDEN
+        return np.argsort(_mix(address_of[:, None] + elements[None, :]), axis=1, kind="stable")
+
+
 def client_keys(names: list[str] | int) -> UintArray:
     """The 64-bit keys of clients: of their names, or of 0..n-1. A client keeps its key when its index changes."""
     if isinstance(names, int):

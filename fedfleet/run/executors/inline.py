@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch.func import functional_call  # type: ignore[attr-defined]
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import BatchPlan, Executor, Job, LocalPass, Task, Trial
 from fedfleet.core.records import Ints, Report, Score
-from fedfleet.core.rng import stream
+from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree, difference
 from fedfleet.tasks.dropout import addresses, dropout_names
 
@@ -99,11 +100,11 @@ def batches(plan: BatchPlan, job: Job) -> Iterator[Ints]:
     n = len(job.rows)
     if n == 0:
         return
-    rng = stream(job.seed, "batches", job.key, job.task)
+    key, task = np.array([job.key], np.uint64), np.array([job.task])
     limit = job.steps or plan.steps
     done = 0
-    while True:
-        order = rng.permutation(n)
+    for epoch in count():
+        order = orders(job.seed, key, task, epoch, n)[0]
         for a in range(0, n, plan.size):
             if limit is not None and done == limit:
                 return

@@ -202,7 +202,7 @@ def _starts(where: Place, stack: Stacked, local: LocalPass) -> Tensors:
             where.uploaded = (
                 id(offered),
                 offered,
-                {n: torch.from_numpy(np.array(v)).to(where.device) for n, v in offered.items()},
+                {n: torch.from_numpy(v).to(where.device, copy=True) for n, v in offered.items()},
             )
         return {n: v.unsqueeze(0).expand(len(stack.jobs), *v.shape) for n, v in where.uploaded[2].items()}
     keep = local.keep or (lambda name: False)
@@ -236,7 +236,7 @@ def fold_jobs(where: Place, jobs: Sequence[Job], mean: ExactMean) -> Folded:
     sums: dict[str, torch.Tensor] = {
         n: torch.zeros(like[n].shape, dtype=torch.int64, device=where.device) for n in mean.scales
     }
-    acc = exact.zero(like, mean.scales)
+    acc = exact.Accumulator({}, {})
     rejected: list[Rejected] = []
     rows: list[tuple[int, dict[str, float]]] = []
     for stack, local, trained in _trained(where, jobs):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.parts import BatchPlan, Job, LocalPass
+from fedfleet.core.parts import Job, LocalPass
 from fedfleet.core.records import Ints
-from fedfleet.core.rng import stream
+from fedfleet.core.rng import orders
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,46 +44,45 @@ def groups(jobs: Sequence[Job]) -> Iterator[tuple[LocalPass, list[int]]]:
 
 
 def plan_stack(jobs: Sequence[Job], places: Sequence[int], local: LocalPass) -> Stacked:
-    """One stack of jobs: their batches laid out by step."""
-    walks = [_walk(local.batches, jobs[i]) for i in places]
-    by_length = sorted(range(len(places)), key=lambda j: (-len(walks[j][1]), j))
-    steps = len(walks[by_length[0]][1]) if by_length else 0
-    width = max((w[0].shape[1] for w in walks), default=1)
-    rows = np.zeros((steps, len(places), width), np.int64)
-    sizes = np.zeros((steps, len(places)), np.int64)
-    for c, j in enumerate(by_length):
-        own, filled = walks[j]
-        rows[: len(own), c, : own.shape[1]] = own
-        sizes[: len(own), c] = filled
-        if own.shape[1] < width:
-            rows[: len(own), c, own.shape[1] :] = own[:, :1]
+    """One stack of jobs: their batches laid out by step, the same batches as `inline.batches` walks through."""
+    plan = local.batches
+    mine = [jobs[i] for i in places]
+    n = np.array([len(job.rows) for job in mine], np.int64)
+    per_epoch = -(-n // plan.size)
+    limit = np.array([job.steps or plan.steps or 0 for job in mine], np.int64)
+    length = np.where(n == 0, 0, np.where(limit > 0, limit, plan.epochs * per_epoch))
+    by_length = np.argsort(-length, kind="stable")
+    steps, width = int(length.max(initial=0)), int(np.minimum(n, plan.size).max(initial=1))
+    rows = np.zeros((steps, len(mine), max(width, 1)), np.int64)
+    sizes = np.zeros((steps, len(mine)), np.int64)
+    place = np.empty(len(mine), np.int64)
+    place[by_length] = np.arange(len(mine))
+    for size in np.unique(n[n > 0]).tolist():
+        same = np.flatnonzero(n == size)
+        _fill(rows, sizes, [mine[i] for i in same.tolist()], place[same], length[same], plan.size)
     active = tuple(int((sizes[t] > 0).sum()) for t in range(steps))
-    return Stacked(tuple(jobs[places[j]] for j in by_length), tuple(places[j] for j in by_length), rows, sizes, active)
+    order = by_length.tolist()
+    return Stacked(tuple(mine[j] for j in order), tuple(places[j] for j in order), rows, sizes, active)
 
 
-def _walk(plan: BatchPlan, job: Job) -> tuple[Ints, Ints]:
-    """The rows of each step, [steps, width], and how many are real; padding repeats a real sample, so it is never strange.
-
-    The same order as `inline.batches`: a fresh permutation for every epoch from the one stream of this job.
-    """
-    n, size = len(job.rows), plan.size
-    if n == 0:
-        return np.zeros((0, 1), np.int64), np.zeros(0, np.int64)
-    per_epoch = -(-n // size)
-    limit = job.steps or plan.steps
-    steps = limit if limit is not None else plan.epochs * per_epoch
-    rng = stream(job.seed, "batches", job.key, job.task)
-    width = min(n, size)
-    rows = np.empty((-(-steps // per_epoch), per_epoch, width), np.int64)
-    filled = np.full(per_epoch, width, np.int64)
-    filled[-1] = n - (per_epoch - 1) * size
-    for epoch in rows:
-        order = job.rows[rng.permutation(n)]
-        whole = (per_epoch - 1) * size
-        epoch[:-1] = order[:whole].reshape(-1, width) if per_epoch > 1 else epoch[:-1]
-        epoch[-1] = order[whole]
-        epoch[-1, : n - whole] = order[whole:]
-    return rows.reshape(-1, width)[:steps], np.tile(filled, len(rows))[:steps]
+def _fill(rows: Ints, sizes: Ints, jobs: list[Job], place: Ints, length: Ints, size: int) -> None:
+    """Lay out clients with equally large shards; padding repeats a real sample, so that it is never strange."""
+    n = len(jobs[0].rows)
+    per_epoch, width = -(-n // size), min(n, size)
+    keys, tasks = np.array([j.key for j in jobs], np.uint64), np.array([j.task for j in jobs], np.int64)
+    own = np.stack([j.rows for j in jobs])
+    for epoch in range(-(-int(length.max()) // per_epoch)):
+        shuffled = np.take_along_axis(own, orders(jobs[0].seed, keys, tasks, epoch, n), axis=1)
+        for k in range(per_epoch):
+            t = epoch * per_epoch + k
+            going = np.flatnonzero(length > t)
+            if not len(going):
+                return
+            batch = shuffled[going, k * size : k * size + width]
+            at = place[going]
+            rows[t, at] = batch[:, :1]
+            rows[t, at, : batch.shape[1]] = batch
+            sizes[t, at] = batch.shape[1]
 
 
 def chunks(jobs: Sequence[Job], places: Sequence[int], most: int) -> Iterator[list[int]]:
