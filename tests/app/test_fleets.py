@@ -27,7 +27,10 @@ def fedfleet(monkeypatch, capsys):
 
 def fleet(folder, n=30):
     """A devices file and a states file of n clients."""
-    devices = [{"id": f"d{i % 7}", "down_kbps": [20000 + 1000 * i, 50000], "up_kbps": None, "seconds_per_sample": 0.05} for i in range(n)]
+    devices = [
+        {"id": f"d{i % 7}", "down_kbps": [20000 + 1000 * i, 50000], "up_kbps": None, "seconds_per_sample": 0.05}
+        for i in range(n)
+    ]
     states = [{"id": f"s{i % 5}", "start": 0, "end": 86400, "ready": [[i * 100, 40000 + i * 100]]} for i in range(n)]
     for name, rows in (("devices", devices), ("states", states)):
         (folder / f"{name}.json").write_text(json.dumps({"format": f"fedfleet/{name}@1", name: rows}))
@@ -61,11 +64,40 @@ def test_a_fleet_is_sampled_written_and_measured(fedfleet, tmp_path):
     base, states = fleet(tmp_path)
     for ending in ("json", "npz"):
         made = tmp_path / f"made.{ending}"
-        words = ("sample", "devices", "--base", base, "--kinds", 5, "--sigma", 0.5, "--clients", 40, "--out", made, "--json")
+        words = (
+            "sample",
+            "devices",
+            "--base",
+            base,
+            "--kinds",
+            5,
+            "--sigma",
+            0.5,
+            "--clients",
+            40,
+            "--out",
+            made,
+            "--json",
+        )
         code, out, err = fedfleet(*words)
         assert code == 0, err
         assert json.loads(out)["clients"] == len(load_devices(str(made))) == 40
-        words = ("sample", "states", "--base", states, "--alpha", 2, "--clients", 40, "--clients-k", 5, "--rounds", 100, "--out", made)
+        words = (
+            "sample",
+            "states",
+            "--base",
+            states,
+            "--alpha",
+            2,
+            "--clients",
+            40,
+            "--clients-k",
+            5,
+            "--rounds",
+            100,
+            "--out",
+            made,
+        )
         assert fedfleet(*words)[0] == 0
         assert len(load_states(str(made))) == 40
 
@@ -77,7 +109,19 @@ def test_samples_repeat(fedfleet, tmp_path):
         fedfleet(*words, tmp_path / "a.json")
         fedfleet(*words, tmp_path / "b.json")
         assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text()
-    words = ("sample", "states", "--base", states, "--clients-k", 5, "--rounds", 100, "--semantics", "released", "--out")
+    words = (
+        "sample",
+        "states",
+        "--base",
+        states,
+        "--clients-k",
+        5,
+        "--rounds",
+        100,
+        "--semantics",
+        "released",
+        "--out",
+    )
     fedfleet(*words, tmp_path / "a.json")
     fedfleet(*words, tmp_path / "b.json", "--seed", 2022)
     assert (tmp_path / "a.json").read_text() == (tmp_path / "b.json").read_text(), "without a seed: 2022"
@@ -86,7 +130,18 @@ def test_samples_repeat(fedfleet, tmp_path):
 def test_scores_may_be_given(fedfleet, tmp_path):
     _, states = fleet(tmp_path, 5)
     (tmp_path / "scores.json").write_text(json.dumps({"s0": 0.1, "s1": 0.2, "s2": 0.9, "s3": 0.3, "s4": 0.4}))
-    words = ("sample", "states", "--base", states, "--scores", tmp_path / "scores.json", "--alpha", 0.001, "--semantics", "released")
+    words = (
+        "sample",
+        "states",
+        "--base",
+        states,
+        "--scores",
+        tmp_path / "scores.json",
+        "--alpha",
+        0.001,
+        "--semantics",
+        "released",
+    )
     fedfleet(*words, "--out", tmp_path / "made.json")
     assert set(load_states(str(tmp_path / "made.json")).ids) == {"s2"}, "nearly everyone has the best state"
     (tmp_path / "scores.json").write_text(json.dumps({"s0": 0.1}))
