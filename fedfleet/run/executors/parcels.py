@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import FedFleetError
+from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.core.parts import Algorithm, Executor, Job, Trial
 from fedfleet.core.records import Ints, Report
 from fedfleet.core.trees import Tree, tree_map
@@ -23,12 +24,25 @@ from fedfleet.core.trees import Tree, tree_map
 Rebuild = Callable[[str], tuple[Algorithm, Executor]]
 
 
+def versions() -> tuple[tuple[str, str], ...]:
+    """What decides the bits of a run and must be the same wherever it computes."""
+
+    def found(name: str) -> str:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            return "missing"
+
+    return tuple((name, found(name)) for name in ("fedfleet", "numpy", "torch"))
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a worker comes by algorithm and task: a `Rebuild` as importable "module:function", and the text it is given."""
 
     rebuild: str
     text: str
+    versions: tuple[tuple[str, str], ...] = field(default_factory=versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +102,9 @@ def owned(report: Report) -> Report:
 @lru_cache(maxsize=1)
 def rebuilt(recipe: Recipe) -> tuple[Algorithm, Executor]:
     """Algorithm and executor of a recipe, made when a process first needs them and then kept."""
+    for (name, wanted), (_, mine) in zip(recipe.versions, versions(), strict=True):
+        if wanted != mine:
+            raise RunFailed(f"it has {name} {mine}, and the run began with {wanted}; install the same everywhere")
     module, _, function = recipe.rebuild.partition(":")
     return getattr(import_module(module), function)(recipe.text)
 

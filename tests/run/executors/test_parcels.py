@@ -1,12 +1,13 @@
 """Parcels, without anybody who carries them: jobs survive the trip, failures are named."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedfleet.core.parts import Job
-from fedfleet.run.executors.parcels import Recipe, Sheet, owned, packed, rebuilt, score_chunk, train_chunk
+from fedfleet.run.executors.parcels import Recipe, Sheet, owned, packed, rebuilt, score_chunk, train_chunk, versions
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.run.executors.kits import misled
 
@@ -61,6 +62,7 @@ def test_what_raises_is_named():
     [
         (Recipe("tests.run.executors.kits:kit", "{}\n[algorithm]\nuse = 'fedavgg'"), "did you mean 'fedavg'"),
         (Recipe("tests.run.executors.nowhere:kit", ""), "ModuleNotFoundError"),
+        (replace(misled(), versions=(versions()[0], ("numpy", "0.1"), versions()[2])), "the run began with 0.1"),
     ],
 )
 def test_what_cannot_be_rebuilt_is_said(bad, says):
