@@ -216,6 +216,9 @@ def _join(ray: Any, address: str) -> Callable[[], None]:
     return leave
 
 
+_STARTS = 3  # a busy machine may miss Ray's own time limit for its daemons once
+
+
 def _start(ray: Any, workers: int, threads: int) -> Callable[[], None]:
     # Ray opens its folder to everybody, so it lies inside one that is not; sockets need a short path, so it lies in /tmp.
     folder = tempfile.mkdtemp(prefix="fedfleet-", dir="/tmp" if Path("/tmp").is_dir() else None)
@@ -229,15 +232,24 @@ def _start(ray: Any, workers: int, threads: int) -> Callable[[], None]:
             del os.environ[_LOOPBACK]
 
     try:
-        ray.init(
-            address="local",  # even if the environment names a cluster
-            num_cpus=workers * threads,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-            _node_ip_address="127.0.0.1",
-            _temp_dir=f"{folder}/ray",
-        )
+        for attempt in range(1, _STARTS + 1):
+            try:
+                ray.init(
+                    address="local",  # even if the environment names a cluster
+                    num_cpus=workers * threads,
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    _node_ip_address="127.0.0.1",
+                    _temp_dir=f"{folder}/ray-{attempt}",
+                )
+                break
+            except Exception as wrong:  # a bare Exception is what Ray raises when its daemons are too slow to start
+                ray.shutdown()
+                if attempt == _STARTS:
+                    raise RunFailed(
+                        f"no Ray cluster could be started on this machine in {_STARTS} tries: {wrong}"
+                    ) from wrong
     except BaseException:
         stop()
         raise
