@@ -11,22 +11,7 @@ import time
 
 import pytest
 
-from fedfleet.app import cli
 from tests.app.specs import TINY, written
-
-
-@pytest.fixture
-def fedfleet(monkeypatch, capsys):
-    """Call the command in this process: (exit code, standard output, standard error)."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fedfleet", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from fedfleet.app import cli, fetch
+from fedfleet.app import fetch
 from fedfleet.app.fetch import DATASETS, Dataset, RemoteFile, fetch_dataset, fetch_file
 from fedfleet.core.errors import BadInput, RunFailed
 
@@ -290,18 +290,6 @@ def tiny(shelf, monkeypatch):
     files = (known(shelf), RemoteFile("deep/other.bin", shelf.url, len(BODY)))
     monkeypatch.setitem(DATASETS, "tiny", Dataset("a test", "terms of a test", files, ("tiny:{at}/file.bin",)))
     return shelf
-
-
-@pytest.fixture
-def fedfleet(monkeypatch, capsys):
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fedfleet", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return call
 
 
 def test_the_verb_fetches_and_answers(tiny, fedfleet, tmp_path):

@@ -2,27 +2,11 @@
 
 import http.server
 import json
-import sys
 import threading
 
 import pytest
 
-from fedfleet.app import cli
 from fedfleet.world.bases import load_devices, load_states
-
-
-@pytest.fixture
-def fedfleet(monkeypatch, capsys):
-    """Call the command in this process: (exit code, standard output, standard error)."""
-
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["fedfleet", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code, printed.out, printed.err
-
-    return call
 
 
 def fleet(folder, n=30):
