@@ -8,6 +8,16 @@ from typing import Any
 
 from fedfleet.app.tables import build_part, resolve_part
 from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Task
+
+
+def made_up_task(name: str, samples: int) -> Task:
+    """A task on made-up data of its shape; on its own data where those are embedded, as the digits are."""
+    try:
+        table = resolve_part("tasks", {"use": name, "synthetic": True, "samples": samples}, "--task")
+    except BadInput:
+        table = resolve_part("tasks", {"use": name}, "--task")
+    return build_part("tasks", table)(0)
 
 
 def bench_train(
@@ -17,13 +27,7 @@ def bench_train(
     from fedfleet.run.executors.bench import compare
     from fedfleet.run.executors.stacked.forms import candidates
 
-    table = {"use": task}
-    samples = max(200, min(cohort * steps * batch, 20_000))
-    try:
-        resolved = resolve_part("tasks", {**table, "synthetic": True, "samples": samples}, "--task")
-    except BadInput:
-        resolved = resolve_part("tasks", table, "--task")  # a task with its own data, such as the embedded digits
-    built = build_part("tasks", resolved)(0)
+    built = made_up_task(task, max(200, min(cohort * steps * batch, 20_000)))
     cores = len(os.sched_getaffinity(0))
     asked = [(form, cores)] if form else candidates(device, cores)
     found = [

@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.tables import build_part, resolve_part
+from fedfleet.app.benching import made_up_task
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.world.bases.canonical import DEVICES, devices
 
@@ -31,8 +31,7 @@ def profile_device(
     """
     from fedfleet.run.executors.probe import time_model
 
-    built = build_part("tasks", resolve_part("tasks", {"use": task}, "--task"))(0)
-    timed = time_model(built, batch=batch, iterations=iterations, warm_up=WARM_UP, side=side)
+    timed = time_model(made_up_task(task, 200), batch=batch, iterations=iterations, warm_up=WARM_UP, side=side)
     down, up = ([100_000.0], None) if server is None else link_speed(server)
     row = {
         "id": name or platform.node() or "this-device",
