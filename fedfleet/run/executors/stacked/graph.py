@@ -83,7 +83,7 @@ class Graphs:
 
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(side):
             for _ in range(3):
                 step()
         torch.cuda.current_stream().wait_stream(side)

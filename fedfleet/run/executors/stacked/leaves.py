@@ -37,14 +37,15 @@ class _FusedLinear(torch.autograd.Function):
     """y = x W^T + b for each client, with W and b updated in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: Linear) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: Linear) -> torch.Tensor:
         del trigger
         ctx.leaf = leaf
         ctx.save_for_backward(x)
         return leaf.product(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor):  # type: ignore[override]
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,) = grad_outputs
         leaf, stack = ctx.leaf, ctx.leaf.stack
         (x,) = ctx.saved_tensors
         lr, decay = stack.lr, stack.decay
@@ -75,7 +76,7 @@ class Linear(nn.Module):
         """The product, fused with its update when training asks for that."""
         stack = self.stack
         if stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
-            return _FusedLinear.apply(x, stack.trigger, self)  # type: ignore[no-any-return]
+            return _FusedLinear.apply(x, stack.trigger, self)
         return self.product(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -111,13 +112,14 @@ class _Patches(torch.autograd.Function):
     """Patches of the input: one gathering copy forward, one fold backward."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, conv: Conv) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: torch.Tensor, conv: Conv) -> torch.Tensor:
         ctx.conv, ctx.size = conv, tuple(x.shape[2:])
         gather = compiled(gather_patches) if x.is_cuda and conv.stack.compiled else gather_patches
         return gather(x, conv.kernel, conv.stride, conv.dilation, conv.padding)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor):  # type: ignore[override]
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,) = grad_outputs
         conv = ctx.conv
         if grad.is_cuda and conv.stack.compiled and conv.stride == conv.dilation == (1, 1):
             return compiled(scatter_patches)(grad, ctx.size, conv.kernel, conv.padding), None
@@ -128,14 +130,15 @@ class _FusedConv(torch.autograd.Function):
     """Patches times weights for each client, with the weights updated in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, patches: torch.Tensor, trigger: torch.Tensor, leaf: Conv) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, patches: torch.Tensor, trigger: torch.Tensor, leaf: Conv) -> torch.Tensor:
         del trigger
         ctx.leaf = leaf
         ctx.save_for_backward(patches)
         return leaf.product(patches)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor):  # type: ignore[override]
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,) = grad_outputs
         leaf, stack = ctx.leaf, ctx.leaf.stack
         (patches,) = ctx.saved_tensors
         down = torch.bmm(leaf.repeated(len(grad)).transpose(1, 2), grad) if ctx.needs_input_grad[0] else None
@@ -182,10 +185,10 @@ class Conv(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.flat:
             x = x.unsqueeze(2)
-        patches: torch.Tensor = _Patches.apply(x, self)  # type: ignore[assignment]
+        patches: torch.Tensor = _Patches.apply(x, self)
         stack = self.stack
         if stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
-            out: torch.Tensor = _FusedConv.apply(patches, stack.trigger, self)  # type: ignore[assignment]
+            out: torch.Tensor = _FusedConv.apply(patches, stack.trigger, self)
         else:
             out = self.product(patches)
         (kh, kw), (sh, sw), (dh, dw), (ph, pw) = self.kernel, self.stride, self.dilation, self.padding

@@ -40,14 +40,15 @@ class _FusedProduct(torch.autograd.Function):
     """y = x W^T + b, with W and b updated in the backward pass instead of handing their gradients on."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: FusedLinear) -> torch.Tensor:  # type: ignore[override]
+    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: FusedLinear) -> torch.Tensor:
         del trigger
         ctx.leaf = leaf
         ctx.save_for_backward(x)
         return nn.functional.linear(x, leaf.weight, leaf.bias)
 
     @staticmethod
-    def backward(ctx: Any, grad: torch.Tensor):  # type: ignore[override]
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,) = grad_outputs
         leaf, rate = ctx.leaf, ctx.leaf.rate
         (x,) = ctx.saved_tensors
         down = grad @ leaf.weight if ctx.needs_input_grad[0] else None
@@ -70,7 +71,7 @@ class FusedLinear(nn.Module):
         self.trigger = torch.zeros((), requires_grad=True)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _FusedProduct.apply(x, self.trigger, self)  # type: ignore[return-value]
+        return _FusedProduct.apply(x, self.trigger, self)
 
 
 @dataclass(slots=True)
