@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.trees import Tree, mismatch
 
 _BLOCK = 1 << 15  # elements per pass: two float64 blocks stay in the second-level cache
@@ -41,12 +42,16 @@ def scale_for(bound: float, total_weight: float, *, two_limbs: bool = False) -> 
 
 @dataclass(slots=True)
 class Accumulator:
-    """Fixed-point sums by leaf, and the exact total weight as an integer of 2^-60. Working memory: `add` consumes it."""
+    """Fixed-point sums by leaf, and the exact total weight as an integer of 2^-60. Working memory: `add` consumes it.
+
+    `closed` is the mean, from whoever has summed and divided elsewhere (an accelerator); then there are no sums any more.
+    """
 
     sums: dict[str, NDArray[np.int64]]
     fine: dict[str, NDArray[np.int64]]
     weight: int = 0
     count: int = 0
+    closed: Tree | None = None
 
 
 def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
@@ -81,6 +86,7 @@ def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], t
 
 def add(acc: Accumulator, update: Tree, weight: float, scales: dict[str, Scale]) -> Accumulator:
     """The sum with one more weighted update."""
+    _open(acc)
     for name, scale in scales.items():
         factor = math.ldexp(weight, scale.power)
         x, total = update[name].reshape(-1), acc.sums[name].reshape(-1)
@@ -99,6 +105,7 @@ def add(acc: Accumulator, update: Tree, weight: float, scales: dict[str, Scale])
 
 def merge(a: Accumulator, b: Accumulator) -> Accumulator:
     """The sum of two sums; consumes the first."""
+    _open(a, b)
     for name, total in a.sums.items():
         total += b.sums[name]
     for name, total in a.fine.items():
@@ -108,19 +115,29 @@ def merge(a: Accumulator, b: Accumulator) -> Accumulator:
     return a
 
 
+def _open(*accs: Accumulator) -> None:
+    if any(acc.closed is not None for acc in accs):
+        raise RunFailed("a sum that was divided already cannot be added to; fold without closing it")
+
+
 def mean(acc: Accumulator, scales: dict[str, Scale]) -> Tree | None:
     """The weighted mean as float32; None if nothing was added."""
+    if acc.closed is not None:
+        return acc.closed
     if acc.count == 0:
         return None
-    weight = math.ldexp(float(acc.weight), -_WEIGHT_BITS)
     out: Tree = {}
     for name, scale in scales.items():
         value: NDArray[Any] = acc.sums[name]
         if scale.two_limbs:
             value = value + acc.fine[name] * 2.0**-_LIMB_BITS
-        # Scaling by a power of two is exact, so one division gives the same bits as a scaling and a division.
-        out[name] = _divided(value, math.ldexp(weight, scale.power))
+        out[name] = _divided(value, divisor(acc, scale))
     return out
+
+
+def divisor(acc: Accumulator, scale: Scale) -> float:
+    """What a sum is divided by: scaling by a power of two is exact, so that one division does both with the same bits."""
+    return math.ldexp(math.ldexp(float(acc.weight), -_WEIGHT_BITS), scale.power)
 
 
 def _divided(value: NDArray[Any], by: float) -> NDArray[np.float32]:
@@ -137,6 +154,7 @@ def _divided(value: NDArray[Any], by: float) -> NDArray[np.float32]:
 
 def save(acc: Accumulator) -> Tree:
     """An accumulator as a tree, so that it can be kept or forwarded by an edge."""
+    _open(acc)
     words = [(acc.weight >> (32 * i)) & 0xFFFFFFFF for i in range(8)]
     head = {"weight": np.array(words, np.int64), "count": np.array([acc.count], np.int64)}
     return head | {f"sum/{n}": v for n, v in acc.sums.items()} | {f"fine/{n}": v for n, v in acc.fine.items()}

@@ -14,7 +14,7 @@ from torch import nn
 
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import UintArray, hash_keys
-from fedfleet.tasks.compiling import compiled
+from fedfleet.tasks.accelerated import kernels_for
 
 # splitmix64's constants as signed integers: torch has no unsigned ones, and products wrap around all the same.
 _GOLDEN, _M1, _M2 = -7046029254386353131, -4658895280553007687, -7723592293110705685
@@ -39,15 +39,37 @@ class AddressedDropout(nn.Module):
 
     def __init__(self, p: float, layer: int) -> None:
         super().__init__()
-        self.p, self.layer, self.compiled = p, layer, False
+        self.p, self.layer = p, layer
         self._offset = ((layer + 1) * _M1 + 2**63) % 2**64 - 2**63  # wrapped around, as tensors do
         self.register_buffer("address", torch.zeros((), dtype=torch.int64), persistent=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if not self.training or self.p == 0.0:
             return x
-        drop = compiled(masked) if self.compiled and x.is_cuda else masked
-        return drop(x, self.address, _elements(x.numel() // self.address.numel(), x.device), self._offset, self.p)
+        if kernels_for(x) is not None:
+            return _Dropped.apply(x, self.address, self._offset, self.p)
+        return masked(x, self.address, _elements(x.numel() // self.address.numel(), x.device), self._offset, self.p)
+
+
+class _Dropped(torch.autograd.Function):
+    """`masked` in one kernel; the mask is never stored, but made again in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> torch.Tensor:
+        ctx.save_for_backward(address)
+        ctx.rule = offset, p
+        return _kernels(x).masked(x, address, offset, p)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,), (address,) = grad_outputs, ctx.saved_tensors
+        return _kernels(grad).masked(grad, address, *ctx.rule), None, None, None
+
+
+def _kernels(x: torch.Tensor) -> Any:
+    found = kernels_for(x)
+    assert found is not None
+    return found
 
 
 @lru_cache(maxsize=16)

@@ -10,12 +10,12 @@ from queue import SimpleQueue
 import numpy as np
 import torch
 
-from fedfleet.core import exact
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import ExactMean, Executor, Folded, Job, LocalPass, Task, Trial
 from fedfleet.core.records import Rejected, Report, Score
 from fedfleet.core.trees import Tree, difference
 from fedfleet.run.executors.inline import inline
+from fedfleet.run.executors.stacked.folding import DeviceSum
 from fedfleet.run.executors.stacked.graph import Graphs
 from fedfleet.run.executors.stacked.loop import loop_reports
 from fedfleet.run.executors.stacked.schedule import Stacked, chunks, groups, plan_stack
@@ -32,6 +32,7 @@ class Place:
     device: torch.device
     x: torch.Tensor
     y: torch.Tensor
+    judge: torch.nn.Module  # the model as it is, for evaluation
     twins: list[Twin]
     form: str
     threads: int
@@ -62,7 +63,7 @@ def stacked(
         return fold_jobs(where, jobs, mean)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
-        return score_trials(where.task, where.x, where.y, trials)
+        return score_trials(where.judge, where.x, where.y, trials)
 
     name, own_fold = f"stacked-{where.form}", fold if where.form == "merged" else None
     return Executor(name, train, evaluate, own_fold, notes=tuple(where.notes))
@@ -85,12 +86,9 @@ def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, 
             form = "loop"
             notes.append(f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other")
     x, y = torch.from_numpy(task.dataset.x).to(target), torch.from_numpy(task.dataset.y).to(target)
-    for twin in twins:
-        twin.stack.compiled = target.type == "cuda"
-        for leaf in twin.dropouts:
-            leaf.compiled = twin.stack.compiled
     wanted = Graphs() if graphs and target.type == "cuda" else None
-    return Place(task, target, x, y, twins, form, threads, _most_clients(task, target), wanted, notes=notes)
+    judge = task.build().to(target).eval()
+    return Place(task, target, x, y, judge, twins, form, threads, _most_clients(task, target), wanted, notes=notes)
 
 
 def _most_clients(task: Task, device: torch.device) -> int:
@@ -99,8 +97,8 @@ def _most_clients(task: Task, device: torch.device) -> int:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return max(1, int(free / (12 * size + 64e6)))
-    # On a CPU stacks should stay near the cache, and be large enough to make the work around them small.
-    return int(min(50, max(5, 8e6 // max(size, 1))))
+    # On a CPU stacks should stay near the cache, and be large enough for products that all their clients share.
+    return int(min(50, max(25, 8e6 // max(size, 1))))
 
 
 def _opaque(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
@@ -232,73 +230,23 @@ def _stats(stack: Stacked, c: int, trained: Trained) -> dict[str, float]:
 
 def fold_jobs(where: Place, jobs: Sequence[Job], mean: ExactMean) -> Folded:
     """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
-    like = jobs[0].offered
-    sums: dict[str, torch.Tensor] = {
-        n: torch.zeros(like[n].shape, dtype=torch.int64, device=where.device) for n in mean.scales
-    }
-    acc = exact.Accumulator({}, {})
+    total = DeviceSum(jobs[0].offered, mean, where.device)
     rejected: list[Rejected] = []
     rows: list[tuple[int, dict[str, float]]] = []
     for stack, local, trained in _trained(where, jobs):
-        reasons = _refusals(stack, local, trained, mean)
-        weights = [0.0 if why else _weight(job, local) for job, why in zip(stack.jobs, reasons, strict=True)]
-        _add(sums, trained, weights, mean)
-        for c, (job, why) in enumerate(zip(stack.jobs, reasons, strict=True)):
+        weights = [_weight(job, local) for job in stack.jobs]
+        for c, (job, why) in enumerate(zip(stack.jobs, total.add(trained, weights), strict=True)):
             if why:
                 rejected.append(Rejected(job.task, job.client, f"client {job.client}: {why}"))
-                continue
-            acc.weight += round(weights[c] * 2.0**60)
-            acc.count += 1
-            rows.append((job.task, _stats(stack, c, trained)))
-    acc.sums = {n: _fetched(v) for n, v in sums.items()}
-    if where.device.type == "cuda":
-        torch.cuda.synchronize()
+            else:
+                rows.append((job.task, _stats(stack, c, trained)))
     for report in _opaque(where, jobs).values():
         raise RunFailed(f"task {report.task} has an opaque pass, which cannot be folded on the device")
-    if acc.weight > mean.total_weight * 2.0**60:
-        raise RunFailed(f"the weights of one commit exceed {mean.total_weight:g}; raise the fold's total_weight")
     rows.sort(key=lambda row: row[0])
     names = rows[0][1] if rows else {}
     stats = {n: np.array([found[n] for _, found in rows]) for n in names}
-    return Folded(acc, np.array([t for t, _ in rows], np.int64), stats, tuple(sorted(rejected, key=lambda r: r.task)))
-
-
-def _fetched(value: torch.Tensor) -> np.ndarray:
-    """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly."""
-    if value.device.type != "cuda":
-        return value.numpy()
-    here = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-    here.copy_(value, non_blocking=True)
-    return here.numpy()
-
-
-def _refusals(stack: Stacked, local: LocalPass, trained: Trained, mean: ExactMean) -> list[str | None]:
-    """Why a client's update cannot be folded, by the same rules and in the same words as `core.exact.refusal`."""
-    found: list[str | None] = [None] * len(stack.jobs)
-    names = [n for n in mean.scales if trained.end[n][0].numel()]
-    largest = [(trained.end[n] - trained.start[n]).reshape(len(stack.jobs), -1).abs().amax(1) for n in names]
-    table = torch.stack(largest).cpu().numpy() if names else np.zeros((0, len(stack.jobs)))
-    for name, row in zip(names, table, strict=True):
-        bound = mean.scales[name].bound
-        for c in np.flatnonzero(~(row <= bound)).tolist():
-            far = f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
-            found[c] = found[c] or f"leaf {name!r} {far}"
-    for c, job in enumerate(stack.jobs):
-        if not 0 < _weight(job, local) <= mean.total_weight:
-            found[c] = found[c] or f"its weight {_weight(job, local)} is not in (0, {mean.total_weight}]"
-    return found
-
-
-def _add(sums: Tensors, trained: Trained, weights: list[float], mean: ExactMean) -> None:
-    """sum += rint(float64(x) weight 2^K), client by client in one pass; refused clients weigh nothing."""
-    device = next(iter(trained.end.values())).device
-    heavy = torch.tensor(weights, dtype=torch.float64, device=device)
-    for name, scale in mean.scales.items():
-        change = trained.end[name] - trained.start[name]
-        factor = heavy * 2.0**scale.power
-        shape = (-1, *(1,) * (change.dim() - 1))
-        scaled = torch.where((heavy > 0).reshape(shape), change.double() * factor.reshape(shape), 0.0)
-        sums[name] += scaled.round_().to(torch.int64).sum(0)
+    tasks = np.array([t for t, _ in rows], np.int64)
+    return Folded(total.close(), tasks, stats, tuple(sorted(rejected, key=lambda r: r.task)))
 
 
 def train_cohort(where: Place, jobs: Sequence[Job]) -> list[Tensors]:

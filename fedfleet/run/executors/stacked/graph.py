@@ -1,4 +1,5 @@
-"""CUDA graphs: a fused step is recorded once for its shape and replayed, so that small kernels do not wait for Python."""
+"""CUDA graphs: a lap of fused steps is recorded once for its shape and replayed, so that small kernels do not wait for
+Python."""
 
 from __future__ import annotations
 
@@ -10,23 +11,34 @@ import torch
 from fedfleet.core.parts import LocalPass
 from fedfleet.learn.optimisers import PlainSgd
 from fedfleet.run.executors.stacked.schedule import Stacked
-from fedfleet.run.executors.stacked.train import Trained, losses, plain_step, set_rate, step_addresses, trainable
+from fedfleet.run.executors.stacked.train import (
+    Trained,
+    losses,
+    plain_step,
+    set_rate,
+    shared,
+    step_addresses,
+    trainable,
+)
 from fedfleet.run.executors.stacked.twin import Tensors, Twin
+
+LAP = 16  # steps in one recording at most: enough to forget the launches, few enough to record quickly
 
 
 @dataclass(slots=True)
 class _Recorded:
-    """A recorded step and the memory it works in."""
+    """A recorded lap and the memory it works in: rows [steps, samples] and addresses [steps, clients] are laid there."""
 
     graph: torch.cuda.CUDAGraph
-    params: Tensors
+    begin: Tensors
+    end: Tensors
     rows: torch.Tensor
     address: torch.Tensor | None
     loss: torch.Tensor
 
 
 class Graphs:
-    """Recorded steps by shape. Only what a graph can hold is recorded: plain SGD on full batches of equal number."""
+    """Recorded laps by shape. Only what a graph can hold is recorded: plain SGD on full batches of equal number."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], _Recorded] = {}
@@ -36,58 +48,73 @@ class Graphs:
     ) -> Trained | None:
         """Train by replaying; None if this stack is not of the kind that can be recorded."""
         plain = local.optimiser
-        width, clients = stacked.rows.shape[2], len(stacked.jobs)
+        steps, clients, width = stacked.rows.shape
         fits = not local.terms and local.train is None and bool((stacked.sizes == width).all())
         if not fits or not isinstance(plain, PlainSgd):
             return None
-        key = (id(twin), clients, width, plain.lr, plain.weight_decay)
-        step = self._known.get(key)
-        if step is None:
-            step = self._known[key] = self._record(twin, plain, start, clients, width, x, y)
+        lap = next(n for n in range(min(steps, LAP), 0, -1) if steps % n == 0)
+        # Weights that all clients share need not be copied, if the lap is the whole pass and leaves them at its end.
+        alike = frozenset(n for n, v in start.items() if lap == steps and shared(twin, n, v))
+        key = (id(twin), clients, width, lap, plain.lr, plain.weight_decay, alike)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = _record(twin, plain, start, alike, (lap, clients, width), x, y)
         with torch.no_grad():
             for name, value in start.items():
-                step.params[name].copy_(value.reshape(step.params[name].shape))
-        step.loss.zero_()
-        rows = torch.from_numpy(stacked.rows.reshape(len(stacked.rows), -1)).to(x.device)
+                known.begin[name].copy_(value[0] if name in alike else value.reshape(known.begin[name].shape))
+        known.loss.zero_()
+        rows = torch.from_numpy(stacked.rows.reshape(steps, -1)).to(x.device)
         places = step_addresses(twin, stacked, x.device)
-        for t in range(len(stacked.rows)):
-            step.rows.copy_(rows[t])
-            if step.address is not None and places is not None:
-                step.address.copy_(places[t])
-            step.graph.replay()
-        end = {n: v.detach().reshape(clients, *twin.shapes[n]) for n, v in step.params.items()}
-        loss = step.loss.double().cpu().numpy() / np.maximum(stacked.sizes.sum(0), 1)
+        for t in range(0, steps, lap):
+            known.rows.copy_(rows[t : t + lap])
+            if known.address is not None and places is not None:
+                known.address.copy_(places[t : t + lap])
+            known.graph.replay()
+        end = {n: v.detach().reshape(clients, *twin.shapes[n]) for n, v in known.end.items()}
+        loss = known.loss.double().cpu().numpy() / np.maximum(stacked.sizes.sum(0), 1)
         return Trained(start, end, loss)
 
-    def _record(
-        self, twin: Twin, plain: PlainSgd, start: Tensors, clients: int, width: int, x: torch.Tensor, y: torch.Tensor
-    ) -> _Recorded:
-        params = {n: v.clone().contiguous() for n, v in start.items()}
-        twin.load(params, clients)
-        trained = {n: v for n, v in params.items() if trainable(twin, n)}
-        rest = set_rate(twin, plain, trained, x.device)
-        params = {n: getattr(*twin.places[n]) for n in params}
-        twin.stack.weights = None
-        rows = torch.zeros(clients * width, dtype=torch.int64, device=x.device)
-        address = torch.zeros(clients, dtype=torch.int64, device=x.device) if twin.dropouts else None
-        for leaf in twin.dropouts:
-            assert address is not None
-            leaf.address = address
-        loss = torch.zeros(clients, device=x.device)
-        twin.module.train()
 
-        def step() -> None:
-            sums, total = losses(twin, x[rows], y[rows], None)
+def _record(
+    twin: Twin,
+    plain: PlainSgd,
+    start: Tensors,
+    alike: frozenset[str],
+    shape: tuple[int, int, int],
+    x: torch.Tensor,
+    y: torch.Tensor,
+) -> _Recorded:
+    lap, clients, width = shape
+    begin = {n: (v[0] if n in alike else v).clone().contiguous() for n, v in start.items()}
+    loaded = {n: v.unsqueeze(0).expand(clients, *v.shape) if n in alike else v for n, v in begin.items()}
+    trained = {n: v for n, v in loaded.items() if trainable(twin, n)}
+    rows = torch.zeros(lap, clients * width, dtype=torch.int64, device=x.device)
+    address = torch.zeros(lap, clients, dtype=torch.int64, device=x.device) if twin.dropouts else None
+    loss = torch.zeros(clients, device=x.device)
+    twin.stack.weights, twin.stack.steps = None, lap
+    twin.load(loaded, clients)
+    twin.module.train()
+
+    def run(steps: int) -> Tensors:
+        rest = set_rate(twin, plain, trained, x.device)
+        for t in range(steps):
+            for leaf in twin.dropouts:
+                assert address is not None
+                leaf.address = address[t]
+            sums, total = losses(twin, x[rows[t]], y[rows[t]], None)
             loss.add_(sums)
             plain_step(twin, rest, total)
+        return twin.read(list(loaded))
 
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                step()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step()
-        return _Recorded(graph, params, rows, address, loss)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(2):  # libraries choose and load their kernels before anything is recorded
+            run(min(lap, 2))
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        end = run(lap)
+    # What lies in place after a lap is where the next one begins; what was shared has a memory of its own at the end.
+    begin = {n: v if n in alike else end[n] for n, v in begin.items()}
+    return _Recorded(graph, begin, end, rows, address, loss)

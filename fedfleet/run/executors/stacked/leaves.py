@@ -9,79 +9,16 @@ makes the gradient: no gradient is ever written down. That is plain SGD at the p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from fedfleet.tasks.compiling import compiled
+from fedfleet.run.executors.stacked.linear import Stack
+from fedfleet.tasks.accelerated import kernels_for
 
 Pair = tuple[int, int]
-
-
-@dataclass(slots=True)
-class Stack:
-    """What all leaves of one twin share: how many clients, the weights of samples, and the fused step if there is one."""
-
-    clients: int = 1
-    weights: torch.Tensor | None = None  # [clients, batch]: 0 for padding; None when nothing is padded
-    lr: float | None = None  # set: leaves update themselves
-    decay: float = 1.0
-    trigger: torch.Tensor | None = None  # makes autograd visit fused leaves, whose weights ask for no gradient
-    compiled: bool = False  # may small functions be compiled for an accelerator?
-
-
-class _FusedLinear(torch.autograd.Function):
-    """y = x W^T + b for each client, with W and b updated in the backward pass."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: Linear) -> torch.Tensor:
-        del trigger
-        ctx.leaf = leaf
-        ctx.save_for_backward(x)
-        return leaf.product(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor):
-        (grad,) = grad_outputs
-        leaf, stack = ctx.leaf, ctx.leaf.stack
-        (x,) = ctx.saved_tensors
-        lr, decay = stack.lr, stack.decay
-        down = torch.bmm(grad, leaf.weight) if ctx.needs_input_grad[0] else None
-        leaf.weight.baddbmm_(grad.transpose(1, 2), x, beta=decay, alpha=-lr)
-        if leaf.bias is not None:
-            if decay != 1.0:
-                leaf.bias.mul_(decay)
-            leaf.bias.add_(grad.sum(1), alpha=-lr)
-        return down, None, None
-
-
-class Linear(nn.Module):
-    """A linear layer per client: weight [clients, out, in], bias [clients, out]."""
-
-    def __init__(self, stack: Stack) -> None:
-        super().__init__()
-        self.stack = stack
-        self.weight: torch.Tensor
-        self.bias: torch.Tensor | None = None
-
-    def product(self, x: torch.Tensor) -> torch.Tensor:
-        """[clients, n, in] -> [clients, n, out]."""
-        w = self.weight.transpose(1, 2)
-        return torch.bmm(x, w) if self.bias is None else torch.baddbmm(self.bias.unsqueeze(1), x, w)
-
-    def stacked(self, x: torch.Tensor) -> torch.Tensor:
-        """The product, fused with its update when training asks for that."""
-        stack = self.stack
-        if stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
-            return _FusedLinear.apply(x, stack.trigger, self)
-        return self.product(x)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out = self.stacked(x.reshape(self.stack.clients, -1, x.shape[-1]))
-        return out.reshape(*x.shape[:-1], out.shape[-1])
 
 
 def gather_patches(x: torch.Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> torch.Tensor:
@@ -94,35 +31,22 @@ def gather_patches(x: torch.Tensor, kernel: Pair, stride: Pair, dilation: Pair, 
     return x.as_strided((n, c, kh, kw, oh, ow), strides).reshape(n, c * kh * kw, oh * ow)
 
 
-def scatter_patches(grad: torch.Tensor, size: Pair, kernel: Pair, padding: Pair) -> torch.Tensor:
-    """The transpose of `gather_patches` at stride and dilation 1, written as a sum of shifts that a compiler can fuse."""
-    (kh, kw), (ph, pw), (h, w) = kernel, padding, size
-    n, oh, ow = len(grad), h + 2 * ph - kh + 1, w + 2 * pw - kw + 1
-    parts = grad.reshape(n, -1, kh, kw, oh, ow)
-    total = None
-    for i in range(kh):
-        for j in range(kw):
-            shifted = F.pad(parts[:, :, i, j], (j, kw - 1 - j, i, kh - 1 - i))
-            total = shifted if total is None else total + shifted
-    assert total is not None
-    return total[:, :, ph : ph + h, pw : pw + w]
-
-
 class _Patches(torch.autograd.Function):
     """Patches of the input: one gathering copy forward, one fold backward."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, conv: Conv) -> torch.Tensor:
         ctx.conv, ctx.size = conv, tuple(x.shape[2:])
-        gather = compiled(gather_patches) if x.is_cuda and conv.stack.compiled else gather_patches
+        own = kernels_for(x)
+        gather = gather_patches if own is None else own.gather_patches
         return gather(x, conv.kernel, conv.stride, conv.dilation, conv.padding)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor):
         (grad,) = grad_outputs
-        conv = ctx.conv
-        if grad.is_cuda and conv.stack.compiled and conv.stride == conv.dilation == (1, 1):
-            return compiled(scatter_patches)(grad, ctx.size, conv.kernel, conv.padding), None
+        conv, own = ctx.conv, kernels_for(grad)
+        if own is not None:
+            return own.scatter_patches(grad, ctx.size, conv.kernel, conv.stride, conv.dilation, conv.padding), None
         return F.fold(grad, ctx.size, conv.kernel, conv.dilation, conv.padding, conv.stride), None
 
 

@@ -30,9 +30,10 @@ def train_stack(
     """Run the pass; `start` holds what each client begins with. Clients that finish early leave the stack at its end."""
     names = [n for n in start if trainable(twin, n) and (local.train is None or local.train(n))]
     state = {n: v.clone() for n, v in start.items() if n not in names}
-    params = {n: start[n].clone() for n in names}
     # Leaves that update themselves would not know which of them are frozen.
     fused = isinstance(local.optimiser, PlainSgd) and not local.terms and local.train is None
+    params = {n: start[n] if fused and shared(twin, n, start[n]) else start[n].clone() for n in names}
+    twin.stack.steps = len(stacked.active)
     run = _Run(twin, local, fused, {n: v for n, v in start.items() if n in names})
     run.begin(params, state, len(stacked.jobs))
     rows, sizes = torch.from_numpy(stacked.rows).to(x.device), torch.from_numpy(stacked.sizes).to(x.device)
@@ -48,6 +49,11 @@ def train_stack(
     end, loss = run.finish()
     seen = np.maximum(stacked.sizes.sum(0), 1)
     return Trained(start, end, loss.double().cpu().numpy() / seen)
+
+
+def shared(twin: Twin, name: str, start: torch.Tensor) -> bool:
+    """Do the clients of this stack begin with the same weights, which the leaf can leave alone until the end?"""
+    return name in twin.shareable and start.stride(0) == 0 and len(start) > 1
 
 
 def trainable(twin: Twin, name: str) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from fedfleet.run.executors.stacked import leaves
-from fedfleet.run.executors.stacked.leaves import Stack
+from fedfleet.run.executors.stacked.linear import Linear, Stack
 from fedfleet.tasks.dropout import AddressedDropout
 
 Tensors = dict[str, torch.Tensor]
@@ -30,6 +30,7 @@ class Twin:
     flat: frozenset[str]  # convolution weights, which are kept with their kernel flattened
     dropouts: list[AddressedDropout]
     fusable: frozenset[str]  # names that a fused step can train
+    shareable: frozenset[str]  # of these, the weights that clients can share until the end of a pass
     shapes: dict[str, torch.Size]
 
     def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:
@@ -44,6 +45,8 @@ class Twin:
         found: Tensors = {}
         for name in names:
             leaf, attribute = self.places[name]
+            if isinstance(leaf, Linear):
+                leaf.settle()
             value = getattr(leaf, attribute)
             found[name] = value.reshape(value.shape[0], *self.shapes[name])
         return found
@@ -57,6 +60,7 @@ def make_twin(module: nn.Module) -> Twin:
     places: dict[str, tuple[nn.Module, str]] = {}
     flat: set[str] = set()
     fusable: set[str] = set()
+    shareable: set[str] = set()
     for path, leaf in list(twin.named_modules()):
         own = [n for n, _ in leaf.named_parameters(recurse=False)] + [
             n for n, _ in leaf.named_buffers(recurse=False) if f"{path}.{n}".lstrip(".") in shapes
@@ -74,17 +78,19 @@ def make_twin(module: nn.Module) -> Twin:
             places[name] = (stacked, attribute)
             if isinstance(stacked, leaves.Conv) and attribute == "weight":
                 flat.add(name)
-            if isinstance(stacked, leaves.Linear | leaves.Conv):
+            if isinstance(stacked, Linear | leaves.Conv):
                 fusable.add(name)
+            if isinstance(stacked, Linear) and attribute == "weight":
+                shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
-    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), shapes)
+    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes)
 
 
 def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
     try:
         match leaf:
             case nn.Linear():
-                return leaves.Linear(stack)
+                return Linear(stack)
             case nn.Conv1d() | nn.Conv2d():
                 return leaves.Conv(stack, leaf)
             case nn.BatchNorm1d() | nn.BatchNorm2d():

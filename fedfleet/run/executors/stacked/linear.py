@@ -1,0 +1,142 @@
+"""Linear leaves: products of a whole stack of clients, fused with their update, and kept as a sum of low rank where possible.
+
+Clients that begin with the same weights W0 and take plain SGD steps differ from W0 by what their own batches added,
+
+    W_c = W0 - lr sum_s G_s' X_s        (inputs X_s and output gradients G_s of the steps so far)
+
+which has at most steps x batch ranks. So x W_c' = x W0' - lr (x X') G: one product with W0 that all clients share, and two
+small ones. No client's weights are read or written before the end of the pass, where they are made once. For a layer of
+3,136 x 1,024 and twelve steps of batch 16 that is a thirtieth of the memory traffic, on any device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@dataclass(slots=True)
+class Stack:
+    """What all leaves of one twin share: how many clients, the weights of samples, and the fused step if there is one."""
+
+    clients: int = 1
+    weights: torch.Tensor | None = None  # [clients, batch]: 0 for padding; None when nothing is padded
+    lr: float | None = None  # set: leaves update themselves
+    decay: float = 1.0
+    trigger: torch.Tensor | None = None  # makes autograd visit fused leaves, whose weights ask for no gradient
+    steps: int = 0  # how many steps the pass has; 0: unknown
+
+
+@dataclass(slots=True)
+class Past:
+    """The steps so far of a leaf whose clients share their beginning: inputs [clients, rank, in], gradients [.., out]."""
+
+    inputs: torch.Tensor
+    grads: torch.Tensor
+    used: int = 0
+
+
+class _FusedLinear(torch.autograd.Function):
+    """y = x W' + b for each client, with W and b updated in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: Linear) -> torch.Tensor:
+        del trigger
+        ctx.leaf, ctx.age = leaf, leaf.age
+        ctx.save_for_backward(x)
+        return leaf.product(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,), (x,), leaf = grad_outputs, ctx.saved_tensors, ctx.leaf
+        if leaf.age != ctx.age:
+            raise TypeError("a layer is used twice in one forward pass, and its first update would disturb the second")
+        down = leaf.back(grad) if ctx.needs_input_grad[0] else None
+        leaf.move(x, grad)
+        return down, None, None
+
+
+class Linear(nn.Module):
+    """A linear layer per client: weight [clients, out, in], bias [clients, out]."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.stack, self.age = stack, 0
+        self.weight: torch.Tensor
+        self.bias: torch.Tensor | None = None
+        self.past: Past | None = None
+
+    def product(self, x: torch.Tensor) -> torch.Tensor:
+        """[clients, n, in] -> [clients, n, out]."""
+        past = self.past
+        if past is None:
+            w = self.weight.transpose(1, 2)
+            return torch.bmm(x, w) if self.bias is None else torch.baddbmm(self.bias.unsqueeze(1), x, w)
+        out = (x.reshape(-1, x.shape[2]) @ self.weight[0].T).reshape(*x.shape[:2], -1)
+        if past.used:
+            near = torch.bmm(x, past.inputs[:, : past.used].transpose(1, 2))
+            out.baddbmm_(near, past.grads[:, : past.used], alpha=-self._lr)
+        return out if self.bias is None else out.add_(self.bias.unsqueeze(1))
+
+    def back(self, grad: torch.Tensor) -> torch.Tensor:
+        """The gradient of the input from that of the output."""
+        past = self.past
+        if past is None:
+            return torch.bmm(grad, self.weight)
+        down = (grad.reshape(-1, grad.shape[2]) @ self.weight[0]).reshape(*grad.shape[:2], -1)
+        if past.used:
+            near = torch.bmm(grad, past.grads[:, : past.used].transpose(1, 2))
+            down.baddbmm_(near, past.inputs[:, : past.used], alpha=-self._lr)
+        return down
+
+    def move(self, x: torch.Tensor, grad: torch.Tensor) -> None:
+        """One step of plain SGD."""
+        lr, decay, past = self._lr, self.stack.decay, self.past
+        self.age += 1
+        if past is None:
+            self.weight.baddbmm_(grad.transpose(1, 2), x, beta=decay, alpha=-lr)
+        else:
+            past.inputs[:, past.used : past.used + x.shape[1]] = x
+            past.grads[:, past.used : past.used + x.shape[1]] = grad
+            past.used += x.shape[1]
+        if self.bias is not None:
+            if decay != 1.0:
+                self.bias.mul_(decay)
+            self.bias.add_(grad.sum(1), alpha=-lr)
+
+    def settle(self) -> None:
+        """Make each client's weights from what was shared and what was added since."""
+        past, self.past = self.past, None
+        if past is not None:
+            grads, inputs = past.grads[:, : past.used], past.inputs[:, : past.used]
+            self.weight = torch.baddbmm(self.weight, grads.transpose(1, 2), inputs, alpha=-self._lr)
+
+    def _share(self, x: torch.Tensor) -> None:
+        """At the first step from a shared beginning: keep a past if it is smaller than the weights, else make them now."""
+        clients, out, width = self.weight.shape
+        rank = self.stack.steps * x.shape[1]
+        if 0 < rank * (out + width) <= out * width and self.stack.decay == 1.0:
+            self.past = Past(x.new_empty(clients, rank, width), x.new_empty(clients, rank, out))
+        else:
+            self.weight = self.weight.contiguous()
+
+    @property
+    def _lr(self) -> float:
+        assert self.stack.lr is not None
+        return self.stack.lr
+
+    def stacked(self, x: torch.Tensor) -> torch.Tensor:
+        """The product, fused with its update when training asks for that."""
+        stack = self.stack
+        if stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
+            if self.past is None and self.weight.stride(0) == 0:
+                self._share(x)
+            return _FusedLinear.apply(x, stack.trigger, self)
+        return self.product(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = self.stacked(x.reshape(self.stack.clients, -1, x.shape[-1]))
+        return out.reshape(*x.shape[:-1], out.shape[-1])
