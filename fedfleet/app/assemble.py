@@ -119,8 +119,9 @@ def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
             from fedfleet.run.executors.ray import ray_executor
 
             recipe = Recipe("fedfleet.app.assemble:rebuild_kit", spec.toml())
+            gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
             return ray_executor(
-                recipe, here, workers=run["workers"], address=run["ray_address"], threads=run["threads"]
+                recipe, here, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus
             )
         case _:
             return here
@@ -165,9 +166,16 @@ def rebuild(text: str) -> Setup:
 
 
 def rebuild_kit(text: str) -> tuple[Algorithm, Executor]:
-    """What a worker needs of a spec."""
+    """What a worker needs of a spec. A stacked worker does not measure forms: all of them must take the same one."""
     setup = rebuild(text)
-    return setup.plan.algorithm, setup.executor()
+    run = setup.spec.run
+    if run["ray_execute"] == "inline":
+        return setup.plan.algorithm, setup.executor()
+    from fedfleet.run.executors.stacked.executor import stacked
+
+    return setup.plan.algorithm, stacked(
+        setup.task, device=run["device"], threads=run["threads"], form="merged", tf32=run["tf32"]
+    )
 
 
 def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:

@@ -92,6 +92,8 @@ def _simulate_in(setup: Setup, out: Path, watch: Watch | None) -> tuple[str, dic
                 typer.echo(f"fedfleet: {note}", err=True)
             keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], sim.state.book.version if sim else 0)
             done = simulate(setup.plan, setup.world, execute, journal=journal, keeper=keeper, resume=sim, watch=watch)
+            for remark in execute.remarks() if execute.remarks else ():
+                journal.remark(remark)
             return journal.digest, done.state.server.params
         finally:
             journal.close()

@@ -52,6 +52,7 @@ def run_settings(
     checkpoint_every: Count = 20,
     workers: Count | None = None,
     ray_address: str | None = None,
+    ray_execute: Literal["inline", "stacked"] = "inline",
 ) -> None:
     """The keys of [run]: how, not what. They stay out of the digest; only the signature is used."""
 

@@ -267,7 +267,8 @@ class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
     `fold(jobs, mean)` trains and adds up in place, where a mean allows it. `close()`, where there is one, ends the processes
-    that the executor started; whoever made the executor calls it at the end.
+    that the executor started; whoever made the executor calls it at the end. `remarks()` is what a person should know
+    about how the work went, when it is done. `together`: it is fastest with many jobs at once.
     """
 
     name: str
@@ -276,6 +277,8 @@ class Executor:
     fold: Callable[[Sequence[Job], ExactMean], Folded] | None = None
     close: Callable[[], None] | None = None
     notes: tuple[str, ...] = ()  # what a person should know about how it works, one line each
+    remarks: Callable[[], tuple[str, ...]] | None = None
+    together: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The kernels for accelerators do what plain torch does. They run where there is CUDA, or in Triton's interpreter:
 
-    TRITON_INTERPRET=1 python -m pytest tests/tasks/test_kernels.py
+TRITON_INTERPRET=1 python -m pytest tests/tasks/test_kernels.py
 """
 
 import os
@@ -12,8 +12,8 @@ pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs CUDA, or TRITON_INTERPRET=1", allow_module_level=True)
 
-from fedfleet.run.executors.stacked import folding, leaves  # noqa: E402
-from fedfleet.tasks import dropout, kernels  # noqa: E402
+from fedfleet.run.executors.stacked import folding, leaves
+from fedfleet.tasks import dropout, kernels
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 SHAPES = [

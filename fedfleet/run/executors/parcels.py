@@ -110,11 +110,15 @@ def rebuilt(recipe: Recipe) -> tuple[Algorithm, Executor]:
 
 
 def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], which: Sequence[int], *trees: Tree) -> Answer:
-    """Train parcels one after the other; `which` says for each what was offered."""
+    """Train parcels, one after the other unless the executor wants them together; `which` says for each what was offered."""
     found: list[Any] = []
     name = "a worker could not rebuild the spec"
     try:
         algorithm, executor = rebuilt(recipe)
+        if executor.together:
+            name = f"{parcels[0].name} and {len(parcels) - 1} more"
+            jobs = [_unpacked(parcel, trees[i], algorithm) for parcel, i in zip(parcels, which, strict=True)]
+            return Answer(list(executor.train(jobs)))
         for parcel, i in zip(parcels, which, strict=True):
             name = parcel.name
             found.extend(executor.train([_unpacked(parcel, trees[i], algorithm)]))

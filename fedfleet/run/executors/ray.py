@@ -1,6 +1,7 @@
 """The same jobs on a Ray cluster: one that is started here, on this machine alone, or one at an address.
 
-Workers rebuild algorithm and task from the spec and train inline, so that reports are those of inline to the last bit.
+Workers rebuild algorithm and task from the spec and train inline, so that reports are those of inline to the last bit; or
+each stacks its chunk, within stacked's tolerance.
 What was offered is put into the object store once and shared; a round is cut into several chunks for each worker, so that
 stragglers even out; the chunks of a worker that died are begun again elsewhere.
 """
@@ -53,16 +54,22 @@ class Sent:
 
 
 def ray_executor(
-    recipe: Recipe, here: Executor, *, workers: int | None = None, address: str | None = None, threads: int = 1
+    recipe: Recipe,
+    here: Executor,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    threads: int = 1,
+    gpus: float = 0,
 ) -> Executor:
     """An executor on Ray workers, which follow `recipe`; a single evaluation is left to the executor `here`.
 
     Without an address a cluster of `workers` processes (default: one per processor) is started on this machine, and ended
     by `close`. With one, Ray decides how many chunks it runs at once; `workers` (default: the cluster's processors) only
-    says how finely a round is cut.
+    says how finely a round is cut. `gpus` is what each chunk occupies.
     """
     cluster = connect(workers, address, threads)
-    remote = cluster.ray.remote(num_cpus=threads, max_retries=RETRIES)
+    remote = cluster.ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=RETRIES)
     training, scoring = remote(train_chunk), remote(score_chunk)
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:

@@ -139,6 +139,15 @@ def test_two_workers_give_the_digest_of_inline(shared, straight):
     assert fedfleet.run(SPEC, "run.execute=ray", "run.workers=2").metrics["digest"] == straight
 
 
+def test_workers_may_stack_their_chunks(shared):
+    words = ("run.execute=ray", "run.ray_execute=stacked", "run.workers=2")
+    runs = [fedfleet.run(SPEC, *words).metrics for _ in range(2)]
+    assert runs[0]["digest"] == runs[1]["digest"]
+    plain = fedfleet.run(SPEC).metrics
+    assert runs[0]["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
+    assert runs[0]["virtual_seconds"] == plain["virtual_seconds"]
+
+
 def test_a_killed_worker_changes_nothing(shared, straight, tmp_path, capsys):
     setup, ray = assemble(resolve(SPEC)), shared.ray
     known = set()

@@ -11,7 +11,7 @@ from torch import nn
 
 from fedfleet.core import exact
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import Dataset, Job, Task
+from fedfleet.core.parts import Dataset, Job, Task, Trial
 from fedfleet.core.records import Context, ServerState
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
@@ -19,6 +19,7 @@ from fedfleet.learn.zoo import fedavg, fedprox, local_only
 from fedfleet.run.executors.inline import inline
 from fedfleet.run.executors.stacked.executor import stacked
 from fedfleet.run.executors.stacked.forms import choose_form
+from fedfleet.run.executors.stacked.linear import Linear
 from fedfleet.run.executors.stacked.schedule import plan_stack
 from fedfleet.run.executors.stacked.twin import CannotStack, make_twin
 from fedfleet.tasks.task import first_parameters
@@ -202,7 +203,7 @@ def test_chunks_and_threads_change_nothing():
     jobs = jobs_of(task, algorithm, (9, 20, 3, 14, 8, 8, 8))
     mean = algorithm.fold.exact(ServerState(task.init(0)))
     sums = [stacked(task, threads=n).fold(jobs, mean).accumulator for n in (1, 1, 2)]
-    first = [content_hash(acc.sums) for acc in sums[:2]]
+    first = [content_hash(acc.closed) for acc in sums[:2]]
     assert first[0] == first[1], "the same form, chunk and threads: the same bits"
     means = [exact.mean(acc, mean.scales) for acc in (sums[0], sums[2])]
     assert all(np.allclose(means[0][n], means[1][n], atol=1e-6) for n in means[0])
@@ -213,6 +214,70 @@ def test_padding_is_little_and_reported():
     algorithm = fedavg(lr=0.05, batch=8, epochs=1)
     jobs = jobs_of(task, algorithm, (64, 60, 58, 57))
     assert plan_stack(jobs, range(4), jobs[0].local).padding < 0.1
+    execute = stacked(task)
+    assert execute.remarks() == ()
+    list(execute.train(jobs))
+    assert "% of the samples that were computed in stacks were padding" in execute.remarks()[0]
+
+
+def dense(width=200):
+    return lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, width), nn.ReLU(), nn.Linear(width, 5))
+
+
+@pytest.mark.parametrize("sizes", [(12, 12, 12), (12, 9, 5, 12), (60, 3)])
+def test_weights_that_clients_share_until_the_end_are_the_same_weights(sizes, monkeypatch):
+    task, algorithm = small_task(dense()), fedavg(lr=0.05, batch=4, epochs=2)
+    made, share = [], Linear._share
+    monkeypatch.setattr(Linear, "_share", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])
+    compare(task, algorithm, sizes)
+    assert [past is not None for past in made] == [len(sizes) > 2, False], "the wide layer shares if its past is small"
+
+
+def test_weight_decay_shares_nothing(monkeypatch):
+    task, made, share = small_task(dense()), [], Linear._share
+    monkeypatch.setattr(Linear, "_share", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])
+    compare(task, fedavg(lr=0.05, batch=4, epochs=2, weight_decay=0.1), (12, 12, 12))
+    assert made == [None, None]
+
+
+class Twice(nn.Module):
+    """A model that uses one layer twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.into, self.again, self.head = nn.Linear(144, 20), nn.Linear(20, 20), nn.Linear(20, 5)
+
+    def forward(self, x):
+        h = torch.relu(self.into(x.flatten(1)))
+        return self.head(torch.relu(self.again(torch.relu(self.again(h)))))
+
+
+def test_a_layer_that_is_used_twice_waits_for_its_whole_gradient():
+    task = small_task(Twice)
+    twin = make_twin(Twice(), torch.zeros(2, 1, 12, 12))
+    assert {"again.weight", "again.bias"}.isdisjoint(twin.fusable)
+    compare(task, fedavg(lr=0.1), (9, 20, 3))
+
+
+def test_data_that_do_not_fit_are_brought_along_and_change_nothing():
+    task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
+    jobs = jobs_of(task, algorithm, (9, 20, 3))
+    kept, brought = stacked(task), stacked(task, room=0)
+    assert "stack by stack" in brought.notes[0]
+    for a, b in zip(kept.train(jobs), brought.train(jobs), strict=True):
+        assert content_hash(a.update) == content_hash(b.update)
+    trials = [Trial(task.init(0), job.rows) for job in jobs]
+    assert list(kept.evaluate(trials)) == list(brought.evaluate(trials))
+
+
+@pytest.mark.parametrize("norm", [None, lambda: nn.BatchNorm2d(6)], ids=["plain", "batch norm"])
+def test_models_of_their_own_are_evaluated_in_stacks(norm):
+    task = small_task(convolutions(norm))
+    trials = [Trial(task.init(seed), np.arange(n) + seed) for seed, n in enumerate((7, 1, 0, 30, 12))]
+    expected, got = list(inline(task).evaluate(trials)), list(stacked(task).evaluate(trials))
+    for a, b in zip(expected, got, strict=True):
+        assert (a.correct, a.total) == (b.correct, b.total)
+        assert b.loss == pytest.approx(a.loss, rel=1e-5)
 
 
 class Odd(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
 
 import numpy as np
@@ -40,17 +40,28 @@ class Place:
     graphs: Graphs | None = None
     uploaded: tuple[int, Tree, Tensors] | None = None
     notes: list[str] = field(default_factory=list)
+    streamed: bool = False  # do the stacks bring their rows along?
+    computed: int = 0  # samples that went through the stacks, padding included
+    real: int = 0
 
 
 def stacked(
-    task: Task, *, device: str = "cpu", threads: int = 1, form: str = "merged", tf32: bool = False, graphs: bool = True
+    task: Task,
+    *,
+    device: str = "cpu",
+    threads: int = 1,
+    form: str = "merged",
+    tf32: bool = False,
+    graphs: bool = True,
+    room: float | None = None,
 ) -> Executor:
     """An executor that trains the clients of a cohort together on one device.
 
     Forms: `merged` (a twin with all clients' batches in one), `loop` (one client after the other, lean, on CPU threads).
-    A model that cannot be merged is trained by the loop.
+    A model that cannot be merged is trained by the loop. The data stay on the device if they fit into `room` bytes
+    (default: half of what is free there); else every stack brings its own rows along.
     """
-    where = open_place(task, device=device, threads=threads, form=form, tf32=tf32, graphs=graphs)
+    where = open_place(task, device=device, threads=threads, form=form, tf32=tf32, graphs=graphs, room=room)
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         ready: dict[int, Report] = {}
@@ -63,13 +74,19 @@ def stacked(
         return fold_jobs(where, jobs, mean)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
-        return score_trials(where.judge, where.x, where.y, trials)
+        return score_trials(where.judge, where.twins, where.x, where.y, trials, where.device)
+
+    def remarks() -> tuple[str, ...]:
+        waste = 1.0 - where.real / where.computed if where.computed else 0.0
+        return (f"{waste:.1%} of the samples that were computed in stacks were padding",) if where.computed else ()
 
     name, own_fold = f"stacked-{where.form}", fold if where.form == "merged" else None
-    return Executor(name, train, evaluate, own_fold, notes=tuple(where.notes))
+    return Executor(name, train, evaluate, own_fold, notes=tuple(where.notes), remarks=remarks, together=True)
 
 
-def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool) -> Place:
+def open_place(
+    task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool, room: float | None = None
+) -> Place:
     """Bring the data to the device and build the twin, or say why there is none."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise BadInput(f"run.device = {device!r}: there is no CUDA device here; use cpu")
@@ -81,14 +98,51 @@ def open_place(task: Task, *, device: str, threads: int, form: str, tf32: bool, 
     twins: list[Twin] = []
     if form == "merged":
         try:
-            twins = [make_twin(task.build()) for _ in range(threads if target.type == "cpu" else 1)]
+            sample = torch.from_numpy(task.dataset.x[:2])
+            twins = [make_twin(task.build(), sample) for _ in range(threads if target.type == "cpu" else 1)]
         except CannotStack as wrong:
             form = "loop"
             notes.append(f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other")
-    x, y = torch.from_numpy(task.dataset.x).to(target), torch.from_numpy(task.dataset.y).to(target)
+    x, y, streamed = _brought(task, target, room)
+    if streamed:
+        graphs = False  # a recording knows one place of the data only
+        notes.append(f"{task.name}: the data do not fit on {device} and are brought there stack by stack")
     wanted = Graphs() if graphs and target.type == "cuda" else None
     judge = task.build().to(target).eval()
-    return Place(task, target, x, y, judge, twins, form, threads, _most_clients(task, target), wanted, notes=notes)
+    return Place(
+        task,
+        target,
+        x,
+        y,
+        judge,
+        twins,
+        form,
+        threads,
+        _most_clients(task, target),
+        wanted,
+        notes=notes,
+        streamed=streamed,
+    )
+
+
+def _brought(task: Task, target: torch.device, room: float | None) -> tuple[torch.Tensor, torch.Tensor, bool]:
+    """The data on the device, or in page-locked memory here if they would take too much of it; then they are streamed."""
+    x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
+    if room is None:
+        room = torch.cuda.mem_get_info(target)[0] / 2 if target.type == "cuda" else float("inf")
+    if x.nbytes + y.nbytes <= room:
+        return x.to(target), y.to(target), False
+    return (x.pin_memory(), y.pin_memory(), True) if target.type == "cuda" else (x, y, True)
+
+
+def _at_hand(where: Place, stack: Stacked) -> tuple[Stacked, torch.Tensor, torch.Tensor]:
+    """The stack with the data that it needs on the device: all of them, or just its own rows, renumbered."""
+    if not where.streamed:
+        return stack, where.x, where.y
+    own, places = np.unique(stack.rows, return_inverse=True)
+    rows = torch.from_numpy(own)
+    x, y = (v[rows].to(where.device, non_blocking=True) for v in (where.x, where.y))
+    return replace(stack, rows=places.reshape(stack.rows.shape)), x, y
 
 
 def _most_clients(task: Task, device: torch.device) -> int:
@@ -124,10 +178,11 @@ def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[Stacked, Local
     stackable = [i for i, job in enumerate(jobs) if isinstance(job.local, LocalPass)]
     for local, inside in groups([jobs[i] for i in stackable]):
         places = [stackable[j] for j in inside]
-        if where.device.type == "cpu":
-            yield from _side_by_side(where, jobs, places, local)
-        else:
-            yield from _one_by_one(where, jobs, places, local)
+        stacks = _side_by_side if where.device.type == "cpu" else _one_by_one
+        for stack, own, trained in stacks(where, jobs, places, local):
+            where.real += int(stack.sizes.sum())
+            where.computed += sum(stack.active) * stack.rows.shape[2]
+            yield stack, own, trained
 
 
 def _side_by_side(
@@ -144,7 +199,7 @@ def _side_by_side(
         try:
             stack = plan_stack(jobs, part, local)
             _refuse_empty(stack)
-            return stack, local, train_stack(twin, stack, local, _starts(where, stack, local), where.x, where.y)
+            return stack, local, train_stack(twin, *_pass(where, stack, local))
         finally:
             free.put(twin)
 
@@ -184,12 +239,19 @@ def _refuse_empty(stack: Stacked) -> None:
 
 
 def _train(where: Place, stack: Stacked, local: LocalPass) -> Trained:
-    start = _starts(where, stack, local)
+    ready = _pass(where, stack, local)
     if where.graphs is not None:
-        captured = where.graphs.train(where.twins[0], stack, local, start, where.x, where.y)
+        captured = where.graphs.train(where.twins[0], *ready)
         if captured is not None:
             return captured
-    return train_stack(where.twins[0], stack, local, start, where.x, where.y)
+    return train_stack(where.twins[0], *ready)
+
+
+def _pass(
+    where: Place, stack: Stacked, local: LocalPass
+) -> tuple[Stacked, LocalPass, Tensors, torch.Tensor, torch.Tensor]:
+    at_hand, x, y = _at_hand(where, stack)
+    return at_hand, local, _starts(where, stack, local), x, y
 
 
 def _starts(where: Place, stack: Stacked, local: LocalPass) -> Tensors:

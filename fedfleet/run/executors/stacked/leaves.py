@@ -84,7 +84,7 @@ class Conv(nn.Module):
         super().__init__()
         if isinstance(like.padding, str) or like.groups != 1 or like.padding_mode != "zeros":
             raise TypeError("only zero-padded convolutions without groups can be stacked")
-        self.stack, self.flat = stack, isinstance(like, nn.Conv1d)
+        self.stack, self.flat, self.alone = stack, isinstance(like, nn.Conv1d), True
         self.kernel, self.stride = self._pair(like.kernel_size, 1), self._pair(like.stride, 1)
         self.dilation, self.padding = self._pair(like.dilation, 1), self._pair(like.padding, 0)
         self.weight: torch.Tensor
@@ -111,7 +111,7 @@ class Conv(nn.Module):
             x = x.unsqueeze(2)
         patches: torch.Tensor = _Patches.apply(x, self)
         stack = self.stack
-        if stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
+        if self.alone and stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
             out: torch.Tensor = _FusedConv.apply(patches, stack.trigger, self)
         else:
             out = self.product(patches)

@@ -45,15 +45,13 @@ class _FusedLinear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: Linear) -> torch.Tensor:
         del trigger
-        ctx.leaf, ctx.age = leaf, leaf.age
+        ctx.leaf = leaf
         ctx.save_for_backward(x)
         return leaf.product(x)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor):
         (grad,), (x,), leaf = grad_outputs, ctx.saved_tensors, ctx.leaf
-        if leaf.age != ctx.age:
-            raise TypeError("a layer is used twice in one forward pass, and its first update would disturb the second")
         down = leaf.back(grad) if ctx.needs_input_grad[0] else None
         leaf.move(x, grad)
         return down, None, None
@@ -64,7 +62,7 @@ class Linear(nn.Module):
 
     def __init__(self, stack: Stack) -> None:
         super().__init__()
-        self.stack, self.age = stack, 0
+        self.stack, self.alone = stack, True  # used once in a forward pass?
         self.weight: torch.Tensor
         self.bias: torch.Tensor | None = None
         self.past: Past | None = None
@@ -95,7 +93,6 @@ class Linear(nn.Module):
     def move(self, x: torch.Tensor, grad: torch.Tensor) -> None:
         """One step of plain SGD."""
         lr, decay, past = self._lr, self.stack.decay, self.past
-        self.age += 1
         if past is None:
             self.weight.baddbmm_(grad.transpose(1, 2), x, beta=decay, alpha=-lr)
         else:
@@ -131,7 +128,7 @@ class Linear(nn.Module):
     def stacked(self, x: torch.Tensor) -> torch.Tensor:
         """The product, fused with its update when training asks for that."""
         stack = self.stack
-        if stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
+        if self.alone and stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
             if self.past is None and self.weight.stride(0) == 0:
                 self._share(x)
             return _FusedLinear.apply(x, stack.trigger, self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -52,9 +53,13 @@ class Twin:
         return found
 
 
-def make_twin(module: nn.Module) -> Twin:
-    """The stacked twin of a model, or CannotStack with the leaf that stands in the way."""
+def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
+    """The stacked twin of a model, or CannotStack with the leaf that stands in the way.
+
+    A forward pass on the sample shows which leaves are used more than once; these cannot update themselves on the way.
+    """
     stack = Stack()
+    again = _used_again(module, sample) if sample is not None else frozenset()
     shapes = {n: v.shape for n, v in module.state_dict().items()}
     twin = copy.deepcopy(module)
     places: dict[str, tuple[nn.Module, str]] = {}
@@ -79,11 +84,28 @@ def make_twin(module: nn.Module) -> Twin:
             if isinstance(stacked, leaves.Conv) and attribute == "weight":
                 flat.add(name)
             if isinstance(stacked, Linear | leaves.Conv):
-                fusable.add(name)
-            if isinstance(stacked, Linear) and attribute == "weight":
+                stacked.alone = path not in again
+                if stacked.alone:
+                    fusable.add(name)
+            if isinstance(stacked, Linear) and attribute == "weight" and stacked.alone:
                 shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
     return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes)
+
+
+def _used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
+    """The paths of the leaves that one forward pass uses more than once."""
+    calls: Counter[str] = Counter()
+    hooks = [
+        leaf.register_forward_hook(lambda *_, path=path: calls.update([path])) for path, leaf in module.named_modules()
+    ]
+    was, exactly = module.training, next(module.parameters()).dtype
+    with torch.no_grad():
+        module.eval()(sample.to(exactly) if sample.is_floating_point() else sample)
+    module.train(was)
+    for hook in hooks:
+        hook.remove()
+    return frozenset(path for path, n in calls.items() if n > 1)
 
 
 def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
