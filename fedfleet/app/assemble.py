@@ -12,6 +12,7 @@ import numpy as np
 
 from fedfleet.app.spec import Spec, resolve, with_words
 from fedfleet.app.tables import Table, build_part
+from fedfleet.app.userlayer import Households, edge_fleet, edge_rule, settle, user_world
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import StateScorer, StateTable
 from fedfleet.core.parts import (
@@ -29,6 +30,7 @@ from fedfleet.core.parts import (
 from fedfleet.core.records import Floats, Ints, Keys, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.engine.nested import nested
 from fedfleet.learn.override import overridden
 from fedfleet.measure.montecarlo.metrics import state_scores
 from fedfleet.measure.montecarlo.settings import Semantics, Settings
@@ -54,17 +56,17 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     check_executor(spec)
     seed, world_table = spec.seed, spec.world
     pace: Policy = build_part("policies", spec.pace)
-    if pace.cohort > world_table["clients"]:
-        raise BadInput(
-            f"pace.cohort: a cohort of {pace.cohort} is larger than the fleet of {world_table['clients']} clients; "
-            "lower pace.cohort or raise world.clients"
-        )
+    _room_for(pace, world_table["clients"], "clients")
     keys = client_keys(world_table["clients"])
     task = task if task is not None else make_task(spec)
     devices, states = devices_and_states(world_table, keys, seed)
     deal = build_part("partitions", world_table["data"])
-    data = hold(deal, task, keys, seed, split=tuple(world_table["split"]), min_samples=world_table["min_samples"])
-    world = World(keys, devices, states, data)
+    home = settle(world_table, task, deal, len(keys), seed) if "users" in world_table else None
+    if home is None:
+        data = hold(deal, task, keys, seed, split=tuple(world_table["split"]), min_samples=world_table["min_samples"])
+        world = World(keys, devices, states, data)
+    else:
+        world = World(keys, devices, states, home.on_devices, home.users)
     algorithm = with_overrides(build_part("algorithms", spec.algorithm), spec, world)
     params = task.init(seed)
     declared = world_table["model_bytes"]
@@ -81,7 +83,30 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     )
     if algorithm.pooled:
         plan, world = in_one_place(plan, world)
+    if spec.edge is not None and home is not None:
+        plan, world = one_layer_up(spec, plan, world, task, home)
     return Setup(spec, plan, world, task, lambda keep=None: make_executor(spec, task, keep))
+
+
+def _room_for(pace: Policy, clients: int, what: str) -> None:
+    if pace.cohort > clients:
+        raise BadInput(
+            f"pace.cohort: a cohort of {pace.cohort} is larger than the fleet of {clients} {what}; "
+            "lower pace.cohort or raise world.clients"
+        )
+
+
+def one_layer_up(spec: Spec, plan: Plan, world: World, task: Task, home: Households) -> tuple[Plan, World]:
+    """The same fleet seen from its users: they are the clients, and their edges train on the devices behind them."""
+    if plan.algorithm.pooled:
+        raise BadInput(f"edge: {plan.algorithm.name!r} trains in one place and has no use for edges; leave [edge] out")
+    _room_for(plan.pace, len(home.users), "users")
+    assert spec.edge is not None
+    rule = edge_rule(spec.edge, task, home, spec.seed)
+    fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
+    states = states_for(spec.world, home.keys, spec.seed)
+    above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
+    return above, user_world(home, world.devices, states)
 
 
 def devices_and_states(table: Table, keys: Keys, seed: int) -> tuple[DeviceSource, StateSource]:
@@ -90,9 +115,14 @@ def devices_and_states(table: Table, keys: Keys, seed: int) -> tuple[DeviceSourc
     devices: DeviceSource = build_part("devices", table["devices"])(keys, seed)
     if on in ("states", "none"):
         devices = levelled(devices)
-    if on in ("devices", "none"):
-        return devices, always_on()(keys, seed)
-    return devices, build_part("states", table["states"], {StateScorer: score_states})(keys, seed)
+    return devices, states_for(table, keys, seed)
+
+
+def states_for(table: Table, keys: Keys, seed: int) -> StateSource:
+    """When these clients can be reached."""
+    if table["heterogeneity"] in ("devices", "none"):
+        return always_on()(keys, seed)
+    return build_part("states", table["states"], {StateScorer: score_states})(keys, seed)
 
 
 def score_states(states: StateTable, deadline: float, k: int, rounds: int, semantics: Semantics) -> Floats:
@@ -108,8 +138,11 @@ def make_task(spec: Spec) -> Task:
 def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
     """The executor that [run] names; `auto` is the literal one. `keep` is where a choice among its forms is kept."""
     from fedfleet.run.executors.inline import inline
+    from fedfleet.run.executors.nested import nested as edges
 
     run = spec.run
+    if spec.edge is not None and run["execute"] != "ray":
+        return edges(make_executor(replace(spec, edge=None), task, keep))
     here = inline(task, threads=run["threads"])
     match run["execute"]:
         case "stacked":
@@ -139,6 +172,8 @@ def _stacked(run: Table, task: Task, keep: Path | None) -> Executor:
 def check_executor(spec: Spec) -> None:
     """See that the executor can be had, before anything is built or written."""
     if spec.run["execute"] == "ray":
+        if spec.edge is not None:
+            raise BadInput('run.execute = "ray" cannot run the devices behind an [edge] yet; use inline or stacked')
         from fedfleet.run.executors.ray import require_ray
 
         require_ray(spec.run["ray_address"])

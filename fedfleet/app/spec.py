@@ -29,7 +29,8 @@ _WORLD_PARTS = {
     "states": ("states", "always_on"),
     "data": ("partitions", "iid"),
 }
-_TABLES = ("seed", "task", "world", "algorithm", "choose", "pace", "stop", "run", "override")
+_WORLD_OPTIONAL = {"users": "users"}  # what a spec may leave out altogether
+_TABLES = ("seed", "task", "world", "algorithm", "edge", "choose", "pace", "stop", "run", "override")
 
 
 def world_settings(
@@ -70,6 +71,7 @@ class Spec:
     task: Table
     world: Table
     algorithm: Table
+    edge: Table | None
     choose: Table
     pace: Table
     stop: Table
@@ -149,8 +151,9 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
     if own_task:
         parts["task"] = {"use": "own", "content": own_task}
     world = dict(_part_table(table.get("world", {}), "world"))
-    scalars = {k: v for k, v in world.items() if k not in _WORLD_PARTS}
-    resolved_world = check_table(world_settings, scalars, "world", also=tuple(_WORLD_PARTS))
+    named = {**_WORLD_PARTS, **_WORLD_OPTIONAL}
+    scalars = {k: v for k, v in world.items() if k not in named}
+    resolved_world = check_table(world_settings, scalars, "world", also=tuple(named))
     if len(resolved_world["split"]) != 3 or resolved_world["split"][0] < 1:
         raise BadInput(
             f"world.split: {resolved_world['split']} must be three numbers, train : valid : test, such as [6, 2, 2]"
@@ -159,6 +162,12 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
         resolved_world[key] = resolve_part(
             kind, _part_table(world.get(key, {}), f"world.{key}"), f"world.{key}", default
         )
+    for key, kind in _WORLD_OPTIONAL.items():
+        if key in world:
+            resolved_world[key] = resolve_part(kind, _part_table(world[key], f"world.{key}"), f"world.{key}")
+    edge = resolve_part("edges", _part_table(table["edge"], "edge"), "edge") if "edge" in table else None
+    if edge and "users" not in resolved_world:
+        raise BadInput('edge: an edge needs devices of its own; group them with world.users = { use = "households" }')
     overrides = table.get("override", [])
     if not isinstance(overrides, list):
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
@@ -166,6 +175,7 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
         name=name,
         seed=check_value(Annotated[int, Ge(0)], table.get("seed", 0), "seed"),
         **parts,
+        edge=edge,
         world=resolved_world,
         stop=check_table(Stop, _part_table(table.get("stop", {}), "stop"), "stop"),
         run=check_table(run_settings, _part_table(table.get("run", {}), "run"), "run"),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedfleet.core.edges import NestedPass, UserSource
 from fedfleet.core.exact import Scale
 from fedfleet.core.records import (
     Assignments,
@@ -114,14 +115,14 @@ class Algorithm:
 
     `local(client)` gives the client's half; `cost(server, asked, samples)` what it costs before anyone trained;
     `personal(params, memory)` the model that a client would use, from the global one and its own memory.
-    `priced_by_value`: the bytes depend on the values inside the update, so that a simulation must train first.
+    `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
     `pooled`: one task a round trains on everybody's data at the server (the centralized bound).
     """
 
     name: str
     init: Callable[[Tree], ServerState]
     offer: Callable[[ServerState, int], Tree]
-    local: Callable[[int], LocalPass | OpaquePass]
+    local: Callable[[int], LocalPass | OpaquePass | NestedPass]
     cost: Callable[[ServerState, Assignments, Ints], Cost]
     fold: Fold
     apply: Callable[[ServerState, Tree], ServerState]
@@ -207,12 +208,16 @@ class DataSource:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Heterogeneity: devices, states, data, and the clients' keys. A deployment has none: reality answers."""
+    """Heterogeneity: devices, states, data, and the clients' keys. A deployment has none: reality answers.
+
+    `users` says whose device each client is, where that is known.
+    """
 
     keys: Keys
     devices: DeviceSource
     states: StateSource
     data: DataSource
+    users: UserSource | None = None
 
 
 # ---- tasks, jobs, executors, the plan ---------------------------------------------------------------------------
@@ -248,10 +253,12 @@ class Job:
     key: int
     seed: int
     offered: Tree
-    local: LocalPass | OpaquePass
+    local: LocalPass | OpaquePass | NestedPass
     rows: Ints
     steps: int = 0
     memory: Tree | None = None
+    round: int = 0
+    time: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from annotated_types import Gt, Lt
@@ -93,7 +93,11 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One client's answer. `update` is a delta from what was offered; `memory` is kept only if the report is folded."""
+    """One client's answer. `update` is a delta from what was offered; `memory` is kept only if the report is folded.
+
+    `bytes_up` and `seconds`, where they are known only after the work, replace what was foreseen. `forwarded` is the exact
+    sum of an edge's own reports, of which `update` is the mean: it is merged, so that layers of edges change no bit.
+    """
 
     task: int
     client: int
@@ -102,6 +106,8 @@ class Report:
     stats: Mapping[str, float]
     memory: Tree | None = None
     bytes_up: float | None = None
+    seconds: float | None = None
+    forwarded: Any = None
 
 
 @dataclass(frozen=True, slots=True)

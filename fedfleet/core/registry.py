@@ -50,6 +50,15 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "by_label": "fedfleet.world.partitions:by_label",
         "by_owner": "fedfleet.world.partitions:by_owner",
     },
+    "users": {
+        "households": "fedfleet.world.users:households",
+        "groups": "fedfleet.world.users:groups",
+    },
+    "edges": {
+        "hierfl": "fedfleet.edges.hierfl:hierfl",
+        "fedgs": "fedfleet.edges.fedgs:fedgs",
+        "shufflefl": "fedfleet.shuffle.edge:shufflefl",
+    },
     "tasks": {
         "digits_logreg": "fedfleet.tasks.digits:digits_logreg",
         "digits_mlp": "fedfleet.tasks.digits:digits_mlp",

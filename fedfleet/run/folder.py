@@ -13,6 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Executor, Plan, World
 from fedfleet.core.trees import Array, Tree
@@ -132,7 +133,11 @@ def _hold_again(sim: Simulation) -> None:
     for task, wave in sorted(found, key=lambda pair: pair[0]):
         pending.setdefault(wave.first, (wave, []))[1].append(task - wave.first)
     for wave, slots in pending.values():
-        train_now(sim, wave, slots)
+        # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
+        edges = isinstance(sim.plan.algorithm.local(int(wave.asked.clients[0])), NestedPass)
+        train_now(sim, wave, range(len(wave)) if edges else slots)
+        for slot in set(range(len(wave))) - set(slots):
+            sim.held.pop(wave.first + slot, None)
 
 
 def _by_number(arrays: Tree, prefix: str) -> dict[int, Tree]:

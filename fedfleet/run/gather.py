@@ -52,7 +52,8 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
         client, key, steps, share = (column[slot] for column in columns)
         rows = training_rows(data, client, own.round, share)
         offered = algorithm.offer(own.server, client)
-        jobs.append(Job(task, client, key, seed, offered, algorithm.local(client), rows, steps, lent.get(task)))
+        local, own_memory = algorithm.local(client), lent.get(task)
+        jobs.append(Job(task, client, key, seed, offered, local, rows, steps, own_memory, own.round, own.time))
     return jobs
 
 
@@ -104,7 +105,7 @@ def fold_reports(
         if why is not None:
             rejected.append(Rejected(report.task, report.client, f"client {report.client}: {why}"))
             continue
-        acc = fold.add(acc, report, context)
+        acc = fold.add(acc, report, context) if report.forwarded is None else fold.merge(acc, report.forwarded)
         if remembers and report.memory is not None:
             memory.own[report.client] = report.memory
         tasks.append(report.task)

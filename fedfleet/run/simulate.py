@@ -197,6 +197,9 @@ def enqueue(sim: Simulation, wave: Wave, counter: int) -> None:
     cost = price(sim, wave)
     tasks: Ints = np.arange(wave.first, wave.first + len(wave))
     seconds = sim.world.devices.seconds(wave.asked.clients, cost, wave.time, tasks)
+    if sim.plan.algorithm.priced_by_value:
+        known = [sim.held[task].seconds if task in sim.held else None for task in tasks.tolist()]
+        seconds = np.array([s if k is None else k for s, k in zip(seconds.tolist(), known, strict=True)])
     able = np.isfinite(seconds)
     ends = np.full(len(wave), wave.time)
     if able.any():

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.func import functional_call  # type: ignore[attr-defined]
 
+from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import BatchPlan, Executor, Job, LocalPass, Task, Trial
 from fedfleet.core.records import Ints, Report, Score
@@ -35,6 +36,8 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
             try:
                 if isinstance(job.local, LocalPass):
                     yield train_one(module, job, job.local, x, y)
+                elif isinstance(job.local, NestedPass):
+                    raise ValueError("it is an edge, and needs the nested executor")
                 else:
                     yield job.local(job, task.dataset)
             except (RuntimeError, ValueError, IndexError) as wrong:

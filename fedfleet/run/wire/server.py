@@ -15,6 +15,7 @@ from typing import assert_never
 import numpy as np
 
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, Fact, ModelCommitted, RoundFailed, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.parts import Executor, LocalPass, OpaquePass, Plan, World
@@ -176,7 +177,7 @@ def errands(plan: Plan, world: World, wave: Wave) -> list[Errand]:
     return found
 
 
-def heaviest_report(local: LocalPass | OpaquePass, samples: int) -> float:
+def heaviest_report(local: LocalPass | OpaquePass | NestedPass, samples: int) -> float:
     """The most that an honest report can weigh; an opaque pass may weigh its reports as it likes.
 
     Without this limit one device could claim so much weight that the fold's total overflows and the run fails.

@@ -1,0 +1,44 @@
+"""HierFL (Liu et al., ICC 2020): several averages of devices at their edge for each average of edges at the server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedfleet.core.edges import EdgeRule, Sync, Turn, Visit
+from fedfleet.core.limits import Count, Share
+from fedfleet.core.records import Ints
+from fedfleet.core.rng import uniforms
+
+
+def hierfl(*, kappa1: Count = 10, kappa2: Count = 2, share: Share = 1.0) -> EdgeRule:
+    """Devices take `kappa1` local steps between averages at the edge; after `kappa2` of those the edge reports.
+
+    Both levels weigh by samples. With `share` below 1 each average asks that part of the devices, drawn without replacement
+    with probabilities in proportion to their samples. kappa2 = 1 is FedAvg with kappa1 local steps, bit for bit.
+    """
+
+    def plan(visits: Sequence[Visit]) -> list[Turn]:
+        return [_turn(visit, kappa1, kappa2, share) for visit in visits]
+
+    return EdgeRule("hierfl", plan)
+
+
+def _turn(visit: Visit, kappa1: int, kappa2: int, share: float) -> Turn:
+    syncs: list[Sync] = []
+    for k in range(kappa2):
+        slots = drawn(visit, share, k)
+        syncs.append(Sync(slots, tuple(visit.rows[slot] for slot in slots.tolist()), kappa1))
+    return Turn(visit.rows, tuple(syncs))
+
+
+def drawn(visit: Visit, share: float, sync: int) -> Ints:
+    """Places of the devices that take part in one average, ascending: those with the largest u^(1/samples)."""
+    sizes = np.array([len(rows) for rows in visit.rows], np.float64)
+    held = np.flatnonzero(sizes > 0)
+    wanted = max(1, round(share * len(held)))
+    if wanted >= len(held):
+        return held
+    u = uniforms(visit.seed, "hierfl", visit.keys[held], visit.task, sync)
+    return np.sort(held[np.argsort(-(u ** (1.0 / sizes[held])), kind="stable")[:wanted]])

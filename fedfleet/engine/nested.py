@@ -1,0 +1,116 @@
+"""Nested plans: an algorithm whose clients are edges, each with devices of its own that follow the algorithm inside.
+
+What an edge decides and how long it takes is arithmetic and lies here; carrying it out is an executor's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedfleet.core.cost import TRAINING_PASSES, scaled
+from fedfleet.core.edges import EdgeFleet, EdgeRule, NestedPass, Turn, Visit
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.parts import Algorithm, Job
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState
+from fedfleet.core.trees import Tree
+
+SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its shard lies
+SYNCS = 1024  # averages in one turn at most: they number the devices' tasks
+
+
+def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
+    """The algorithm one layer up: its clients are edges, whose devices do what its clients did.
+
+    An edge's price is known when its turn is planned, and then its devices train at once: simulations run eagerly.
+    """
+    if algorithm.remembers or algorithm.personal is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
+            "use another algorithm"
+        )
+    inside = NestedPass(algorithm, rule, fleet)
+
+    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+        one = algorithm.cost(server, asked, samples)  # edge and server exchange one model, as client and server do
+        return Cost(samples.astype(np.float64), one.bytes_down, one.bytes_up)
+
+    def local(client: int) -> NestedPass:
+        del client
+        return inside
+
+    return replace(algorithm, name=rule.name, local=local, cost=cost, remembers=True, priced_by_value=True)
+
+
+def visits_of(jobs: Sequence[Job]) -> list[Visit]:
+    """What the edges of a wave know before they plan."""
+    found: list[Visit] = []
+    for job in jobs:
+        assert isinstance(job.local, NestedPass)
+        fleet = job.local.fleet
+        devices = fleet.users.devices_of(job.client)
+        memory = job.memory or {}
+        slots = memory[SLOTS] if SLOTS in memory else fleet.first_slots(job.client)
+        if len(slots) != len(job.rows):
+            raise RunFailed(
+                f"edge {job.client}: {len(job.rows)} samples were asked for of {len(slots)}; edges train on all they hold"
+            )
+        rows = tuple(job.rows[slots == k] for k in range(len(devices)))
+        able = fleet.able(devices, job.time, job.task)
+        found.append(Visit(job.client, job.task, job.round, job.seed, devices, fleet.keys[devices], able, rows, memory))
+    return found
+
+
+def check_turn(visit: Visit, turn: Turn) -> None:
+    """A turn must keep every sample on exactly one device, and must name what exists."""
+    before, after = np.sort(np.concatenate(visit.rows)), np.sort(np.concatenate(turn.rows))
+    if len(turn.rows) != len(visit.devices) or not np.array_equal(before, after):
+        raise RunFailed(f"edge {visit.edge}: its rule lost or doubled samples while it moved them")
+    if not 0 < len(turn.syncs) <= SYNCS:
+        raise RunFailed(f"edge {visit.edge}: a turn has 1 to {SYNCS} averages, not {len(turn.syncs)}")
+
+
+def turn_seconds(job: Job, visit: Visit, turn: Turn) -> float:
+    """From the download of the model at the edge to the upload of its average: planning, exchange, training, transfers."""
+    inside = job.local
+    assert isinstance(inside, NestedPass)
+    able, server = visit.able, ServerState(job.offered)
+    exchange = np.zeros(len(visit.devices)) if turn.exchange is None else turn.exchange
+    total, waited = turn.planning, exchange
+    whole = scaled(inside.algorithm.cost(server, _asked(visit.devices[:1], 0), np.array([1])), inside.fleet.byte_scale)
+    for sync in turn.syncs:
+        asked = _asked(visit.devices[sync.slots], sync.steps)
+        sizes = np.array([len(rows) for rows in sync.rows], np.int64)
+        cost = scaled(inside.algorithm.cost(server, asked, sizes), inside.fleet.byte_scale)
+        busy = waited.copy()
+        busy[sync.slots] += device_seconds(cost, able.down_bps, able.up_bps, able.seconds_per_sample, sync.slots)
+        total += float(busy.max(initial=0.0))
+        waited = np.zeros(len(visit.devices))
+    up, down = inside.fleet.backhaul(visit.edge, able)
+    return total + float(whole.bytes_down[0]) * 8.0 / down + float(whole.bytes_up[0]) * 8.0 / up
+
+
+def device_seconds(cost: Cost, down_bps: Floats, up_bps: Floats, per_sample: Floats, slots: Ints) -> Floats:
+    """Model to the device, training, model back."""
+    moved = cost.bytes_down * 8.0 / down_bps[slots] + cost.bytes_up * 8.0 / up_bps[slots]
+    return moved + TRAINING_PASSES * cost.samples * per_sample[slots]
+
+
+def memory_after(job: Job, turn: Turn, seconds: float) -> Tree:
+    """What an edge remembers of its turn: where each row lies, how long it took, and what its rule wants to keep."""
+    slots = np.empty(len(job.rows), np.int64)
+    for k, rows in enumerate(turn.rows):
+        slots[np.isin(job.rows, rows)] = k
+    return {**turn.memory, SLOTS: slots, "seconds": np.array([seconds])}
+
+
+def turn_stats(visit: Visit, turn: Turn, seconds: float) -> Mapping[str, float]:
+    """What people may want to know of a turn."""
+    moved = sum(int((~np.isin(after, before)).sum()) for before, after in zip(visit.rows, turn.rows, strict=True))
+    return {**turn.stats, "edge_seconds": seconds, "planning_seconds": turn.planning, "moved": float(moved)}
+
+
+def _asked(devices: Ints, steps: int) -> Assignments:
+    return Assignments(devices, np.full(len(devices), steps, np.int64), np.ones(len(devices)))
