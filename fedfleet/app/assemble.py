@@ -102,7 +102,7 @@ def one_layer_up(spec: Spec, plan: Plan, world: World, task: Task, home: Househo
         raise BadInput(f"edge: {plan.algorithm.name!r} trains in one place and has no use for edges; leave [edge] out")
     _room_for(plan.pace, len(home.users), "users")
     assert spec.edge is not None
-    rule = edge_rule(spec.edge, task, home, spec.seed)
+    rule = edge_rule(spec.edge, task, spec.algorithm, spec.seed)
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))

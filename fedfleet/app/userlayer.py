@@ -10,7 +10,7 @@ from fedfleet.app.tables import Table, build_part
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, UserSource
 from fedfleet.core.errors import BadInput
-from fedfleet.core.labels import LabelsOf, Prior
+from fedfleet.core.labels import FactsOf, LabelsOf, Prior, TaskFacts
 from fedfleet.core.parts import DataSource, DeviceSource, StateSource, Task, World
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import client_keys, hash_keys
@@ -84,7 +84,7 @@ def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: 
     return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale)
 
 
-def edge_rule(table: Table, task: Task, home: Households, seed: int) -> EdgeRule:
+def edge_rule(table: Table, task: Task, algorithm: Table, seed: int) -> EdgeRule:
     """The rule that a spec names, with what it may know of the task."""
     labels, classes = task.dataset.y, task.dataset.classes
     rows = np.setdiff1d(np.arange(len(labels)), task.holdout)
@@ -95,5 +95,13 @@ def edge_rule(table: Table, task: Task, home: Households, seed: int) -> EdgeRule
     def prior() -> Floats:
         return np.bincount(labels[rows], minlength=classes) / len(rows)
 
-    del seed, home
-    return build_part("edges", table, {LabelsOf: labels_of, Prior: prior})
+    def features() -> Floats:
+        from fedfleet.tasks.features import class_features
+
+        return class_features(task, task.init(seed), rows)
+
+    def facts() -> TaskFacts:
+        bits = 8.0 * task.dataset.x[:1].nbytes
+        return TaskFacts(labels_of, classes, bits, float(algorithm.get("epochs", 1)), features)
+
+    return build_part("edges", table, {LabelsOf: labels_of, Prior: prior, FactsOf: facts})

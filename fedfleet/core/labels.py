@@ -1,10 +1,26 @@
-"""What rules inside a user may know of the samples: their labels, and how common each is in the world."""
+"""What a rule may ask about the task without seeing the data: the application provides each by its type."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from fedfleet.core.records import Floats, Ints
 
-LabelsOf = Callable[[Ints], Ints]  # the labels of these rows of the dataset
-Prior = Callable[[], Floats]  # the share of each label among all training rows
+LabelsOf = Callable[[Ints], Ints]  # the labels of rows of the dataset
+Prior = Callable[[], Floats]  # the share of each class in the whole world's training data; as long as there are classes
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What exchanging samples depends on: the labels of rows, how many classes there are, the size of one sample, how often
+    each is trained on, and, where classes shall be merged, what the model makes of each class: [classes, features]."""
+
+    labels_of: LabelsOf
+    classes: int
+    bits_per_sample: float
+    epochs: float
+    features: Callable[[], Floats]
+
+
+FactsOf = Callable[[], TaskFacts]

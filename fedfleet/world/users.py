@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.core.edges import UserSource
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Count, Positive, Share
+from fedfleet.core.limits import Count, Fraction, Positive
 from fedfleet.core.parts import DataSource, Split
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
@@ -27,7 +27,7 @@ def households(
     devices: list[Count] = [2, 5],  # noqa: B006 - only read
     *,
     mu: Positive = 0.5,
-    loners: Share = 0.0,
+    loners: Fraction = 0.0,
 ) -> UserRecipe:
     """Users with between `devices[0]` and `devices[1]` devices each, drawn evenly; ShuffleFL's setting.
 

@@ -1,0 +1,148 @@
+"""FedGS (Li et al., 2022): at every average an edge asks those devices whose next batches together look like the world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.core.edges import EdgeRule, Sync, Turn, Visit
+from fedfleet.core.errors import BadInput
+from fedfleet.core.labels import LabelsOf, Prior
+from fedfleet.core.limits import Count, Natural
+from fedfleet.core.records import Bools, Floats, Ints
+from fedfleet.core.rng import hash_keys, uniforms
+
+EPOCH, CURSOR = (
+    "epoch",
+    "cursor",
+)  # in an edge's memory, one entry per device: which pass over its rows, and where in it
+
+
+def fedgs(
+    *,
+    per_sync: Count = 10,
+    random: Natural = 2,
+    syncs: Count = 50,
+    batch: Count = 32,
+    labels: LabelsOf,
+    prior: Prior,
+) -> EdgeRule:
+    """Devices take one step between averages at the edge, which asks those whose next batches together look like the world.
+
+    Each of `syncs` averages asks `per_sync` devices: `random` of them evenly drawn, the rest chosen by GBP-CS so that the
+    labels of all their batches come close to the world's shares.
+
+    A device walks through its rows in a new order each pass, the last batch of a pass being what is left, and moves on only
+    when it is chosen. Edges with no more devices than `per_sync` ask all that hold data. At the server all edges weigh the
+    same. The algorithm's own batch should not be smaller than `batch`, or its step sees only a part.
+    """
+    if random > per_sync:
+        raise BadInput(f"edge.random = {random}: that is more than edge.per_sync = {per_sync}; lower it")
+
+    def plan(visits: Sequence[Visit]) -> list[Turn]:
+        shares = prior()
+        return [_turn(visit, _Asked(per_sync, random, syncs, batch), labels, shares) for visit in visits]
+
+    return EdgeRule("fedgs", plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    per_sync: int
+    random: int
+    syncs: int
+    batch: int
+
+
+def _turn(visit: Visit, asked: _Asked, labels: LabelsOf, shares: Floats) -> Turn:
+    devices = len(visit.devices)
+    epoch, cursor = (visit.memory.get(name, np.zeros(devices, np.int64)).copy() for name in (EPOCH, CURSOR))
+    orders: list[Ints] = [shuffled(visit, k, int(epoch[k])) for k in range(devices)]
+    batches: list[Ints] = [np.empty(0, np.int64)] * devices
+    histograms = np.zeros((devices, len(shares)), np.int64)
+
+    def draw_next(k: int) -> None:
+        if cursor[k] >= len(orders[k]) > 0:  # also where rows went away since the last turn
+            epoch[k], cursor[k] = epoch[k] + 1, 0
+            orders[k] = shuffled(visit, k, int(epoch[k]))
+        batches[k] = orders[k][cursor[k] : cursor[k] + asked.batch]
+        histograms[k] = np.bincount(labels(batches[k]), minlength=len(shares))
+
+    for k in range(devices):
+        draw_next(k)
+    made: list[Sync] = []
+    apart = 0.0
+    for sync in range(asked.syncs):
+        slots = chosen(visit, histograms, shares, asked.per_sync, asked.random, sync)
+        made.append(Sync(slots, tuple(batches[k] for k in slots.tolist()), 1))
+        seen = histograms[slots].sum(0)
+        apart += 0.5 * float(np.abs(seen / max(1, seen.sum()) - shares).sum()) / asked.syncs
+        for k in slots.tolist():
+            cursor[k] += len(batches[k])
+            draw_next(k)
+    memory = {EPOCH: epoch, CURSOR: cursor}
+    return Turn(visit.rows, tuple(made), weight=float(asked.per_sync), memory=memory, stats={"label_distance": apart})
+
+
+def shuffled(visit: Visit, slot: int, epoch: int) -> Ints:
+    """A device's rows in the order of one pass: by a hash of row, device and pass, so that no other device matters."""
+    rows = visit.rows[slot]
+    luck = hash_keys(visit.seed, "fedgs/order", rows.astype(np.uint64), int(visit.keys[slot]), epoch)
+    return rows[np.argsort(luck, kind="stable")]
+
+
+def chosen(visit: Visit, histograms: Ints, shares: Floats, per_sync: int, random: int, sync: int) -> Ints:
+    """Places of the devices that take part in one average, ascending: first the lucky ones, then what they lack.
+
+    The target of GBP-CS is n L p - b: n the size of a batch, L = `per_sync`, p the world's shares, b the labels of the
+    lucky. Batches at the end of a pass are short, so n is the mean size of what there is.
+    """
+    sizes = histograms.sum(1)
+    held = np.flatnonzero(sizes > 0)
+    if per_sync >= len(held):
+        return held
+    lucky = np.argsort(uniforms(visit.seed, "fedgs", visit.keys[held], visit.task, sync), kind="stable")[:random]
+    others = np.delete(held, lucky)
+    target = sizes[held].mean() * per_sync * shares - histograms[held[lucky]].sum(0)
+    return np.sort(np.concatenate([held[lucky], others[matched(histograms[others], target, per_sync - random)]]))
+
+
+def matched(histograms: Ints | Floats, target: Floats, wanted: int) -> Bools:
+    """The `wanted` devices whose histograms [devices, classes] add up close to `target`, by GBP-CS.
+
+    That is a local optimum of ||A x - y||^2 over binary x with that many ones; A has a histogram in each column.
+
+    >>> matched(np.array([[4, 0], [4, 0], [0, 4]]), np.array([4.0, 4.0]), 2).tolist()
+    [True, False, True]
+    """
+    *_, (last, _) = match_path(histograms, target, wanted)
+    return last
+
+
+def match_path(histograms: Ints | Floats, target: Floats, wanted: int) -> Iterator[tuple[Bools, float]]:
+    """The choices on the way with their squared distances: first the top entries of pinv(A) y, then one swap at a time.
+
+    With g = A'(A x - y), the chosen device with the largest g gives way to the other with the smallest, while that helps.
+    """
+    every = histograms.astype(np.float64)
+    scores = np.linalg.pinv(every.T) @ target
+    # Rounded, so that devices with equal batches tie and noise in the last digits, which machines differ in, cannot choose.
+    scores = np.round(scores / (np.abs(scores).max(initial=0.0) or 1.0), 9)
+    choice = np.zeros(len(every), np.bool_)
+    choice[np.argsort(-scores, kind="stable")[:wanted]] = True
+    gap = choice @ every - target
+    distance = float(gap @ gap)
+    yield choice, distance
+    while choice.any() and not choice.all():
+        slope = every @ gap
+        out = int(np.argmax(np.where(choice, slope, -np.inf)))
+        into = int(np.argmin(np.where(choice, np.inf, slope)))
+        choice = choice.copy()
+        choice[out], choice[into] = False, True
+        gap = choice @ every - target
+        before, distance = distance, float(gap @ gap)
+        if distance >= before:
+            return
+        yield choice, distance

@@ -1,0 +1,138 @@
+"""One user's exchange of samples as a checked record: who holds what, how fast each device computes and talks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.shuffle.divergence import Floats, Ints, imbalance
+
+_NEEDED = ("counts", "seconds_per_sample", "up_bps", "down_bps", "bits_per_sample", "alpha")
+_OPTIONAL = ("epochs", "time_balance", "js_root")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One user's devices and samples; make it with `problem_from`, which checks.
+
+    `time_balance=False` drops the standard deviation of latencies from the objective (the paper's ablation);
+    `js_root=True` measures imbalance by the square root of the divergence, as scipy's `jensenshannon` does.
+    """
+
+    counts: Ints  # [V, c] samples of each class on each device
+    seconds_per_sample: Floats  # [V] inference; training costs three times that
+    up_bps: Floats  # [V]
+    down_bps: Floats  # [V]
+    bits_per_sample: float
+    epochs: float
+    alpha: float
+    time_balance: bool = True
+    js_root: bool = False
+
+
+def problem_from(given: Mapping[str, Any]) -> Problem:
+    """A checked problem from a mapping such as parsed JSON; `alpha` may be "auto".
+
+    >>> p = problem_from({"counts": [[4, 0], [0, 4]], "seconds_per_sample": [0.1, 0.1], "up_bps": [1e6, 1e6],
+    ...                   "down_bps": [1e6, 1e6], "bits_per_sample": 8e3, "alpha": "auto"})
+    >>> round(p.alpha, 3)
+    27.803
+    """
+    for key in given:
+        if key not in _NEEDED + _OPTIONAL:
+            raise BadInput(f"shuffle: there is no key {key!r}{nearest(str(key), _NEEDED + _OPTIONAL)}")
+    for key in _NEEDED:
+        if key not in given:
+            raise BadInput(f"shuffle: the key {key!r} is missing; give {', '.join(_NEEDED)}")
+    counts = _counts(given["counts"])
+    devices = len(counts)
+    seconds, up, down = (_positive_list(k, given[k], devices) for k in ("seconds_per_sample", "up_bps", "down_bps"))
+    bits = _number("bits_per_sample", given["bits_per_sample"], above=0.0)
+    epochs = _number("epochs", given.get("epochs", 5), above=0.0)
+    balance, root = (
+        _flag("time_balance", given.get("time_balance", True)),
+        _flag("js_root", given.get("js_root", False)),
+    )
+    alpha = _alpha(given["alpha"], counts, 3.0 * epochs * seconds, root=root)
+    return Problem(counts, seconds, up, down, bits, epochs, alpha, balance, root)
+
+
+def effort(problem: Problem) -> Floats:
+    """Seconds that one sample costs each device in a round, 3 epochs p_v (Eq. 6 without its floor)."""
+    return 3.0 * problem.epochs * problem.seconds_per_sample
+
+
+def link(problem: Problem) -> Floats:
+    """Seconds that one sample needs from device v to device j, s (1/up_v + 1/down_j); nothing to itself (Eq. 5)."""
+    seconds = problem.bits_per_sample * (1.0 / problem.up_bps[:, None] + 1.0 / problem.down_bps[None, :])
+    np.fill_diagonal(seconds, 0.0)
+    return seconds
+
+
+def least_possible(problem: Problem) -> float:
+    """JS(user's totals || uniform): no plan has a smaller largest DI, since G is convex and proportional (notes 3.2)."""
+    return float(imbalance(problem.counts.sum(0)[:, None].astype(float))[0])
+
+
+def _counts(given: Any) -> Ints:
+    """The table of samples, checked cell by cell."""
+    rows = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in rows):
+        raise BadInput("shuffle: counts must be a list with one list of class counts per device")
+    if not rows or not rows[0]:
+        raise BadInput("shuffle: counts names no device or no class; give one list of class counts per device")
+    for v, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise BadInput(
+                f"shuffle: counts of device {v} has {len(row)} classes but device 0 has {len(rows[0])}; make them equal"
+            )
+        for i, n in enumerate(row):
+            whole = isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n) and n == int(n)
+            if not whole or n < 0 or n > 2**40:
+                raise BadInput(f"shuffle: counts of device {v}, class {i} is {n!r}; give a whole number from 0 up")
+    counts = np.array(rows, np.int64)
+    if counts.sum() == 0:
+        raise BadInput("shuffle: no device holds any sample; give at least one positive count")
+    return counts
+
+
+def _positive_list(key: str, given: Any, devices: int) -> Floats:
+    """One positive finite number per device."""
+    values = given.tolist() if isinstance(given, np.ndarray) else given
+    if not isinstance(values, (list, tuple)):
+        raise BadInput(f"shuffle: {key} must be a list with one number per device")
+    if len(values) != devices:
+        raise BadInput(
+            f"shuffle: {key} has {len(values)} entries but counts has {devices} devices; give one per device"
+        )
+    return np.array([_number(f"{key} of device {v}", x, above=0.0) for v, x in enumerate(values)], float)
+
+
+def _number(what: str, given: Any, *, above: float | None = None) -> float:
+    """A finite number, above 0 where asked, else from 0 up."""
+    number = isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool)
+    if not number or not math.isfinite(given) or given < 0 or (above is not None and given <= above):
+        raise BadInput(f"shuffle: {what} is {given!r}; give a number {'above' if above is not None else 'from'} 0")
+    return float(given)
+
+
+def _flag(key: str, given: Any) -> bool:
+    if not isinstance(given, (bool, np.bool_)):
+        raise BadInput(f"shuffle: {key} is {given!r}; give true or false")
+    return bool(given)
+
+
+def _alpha(given: Any, counts: Ints, seconds: Floats, *, root: bool) -> float:
+    """The weight of imbalance; "auto" makes it worth the best possible computing time when nothing is shuffled."""
+    if isinstance(given, str):
+        if given != "auto":
+            raise BadInput(f'shuffle: alpha is {given!r}; give a number from 0 or "auto"')
+        worst = float(imbalance(counts.T.astype(float)).max())
+        worst = math.sqrt(worst) if root else worst
+        return float(counts.sum() / (1.0 / seconds).sum() / worst) if worst > 0.0 else 0.0
+    return _number("alpha", given)

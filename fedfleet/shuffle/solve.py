@@ -1,0 +1,120 @@
+"""One user's plan, or a whole round's: relax, certify, make whole, never worse than doing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedfleet.shuffle.barrier import CENTRED, WARM, follow, warmed
+from fedfleet.shuffle.descent import Desk, descend, desk_value
+from fedfleet.shuffle.divergence import Floats, Ints
+from fedfleet.shuffle.exact import best_of, solve_relaxed
+from fedfleet.shuffle.objective import Score, score
+from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.problem import Problem, effort, link
+from fedfleet.shuffle.rounding import largest_remainder, rounded
+from fedfleet.shuffle.scan import Whole, best_whole, desk_of, scan
+from fedfleet.shuffle.stack import stack_of
+
+_QUICK_GAP = 1e-3
+_CHUNK_ENTRIES = 40_000  # plan entries solved side by side: few enough to stay in the processor's cache
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A whole plan[v][i][j] with its score; the relaxed optimum and bounds are None where quick left them out.
+
+    `bound` is below the relaxed optimum and so below every plan; `integer_bound` is below every whole plan.
+    """
+
+    plan: Ints
+    score: Score
+    relaxed: float
+    bound: float | None
+    integer_bound: float | None
+    relaxed_plan: Floats
+
+
+def solve(problem: Problem, *, quick: bool = False) -> Solution:
+    """The best exchange of samples that we can find for one user; `quick` skips the scan of sizes and the bounds.
+
+    >>> from fedfleet.shuffle.problem import problem_from
+    >>> user = problem_from({"counts": [[6, 0], [0, 6]], "seconds_per_sample": [0.1, 0.1], "up_bps": [1e9, 1e9],
+    ...                      "down_bps": [1e9, 1e9], "bits_per_sample": 8e3, "alpha": "auto"})
+    >>> solve(user).plan.sum(0).tolist()
+    [[3, 3], [3, 3]]
+    """
+    if len(problem.counts) == 1:
+        return _alone(problem)
+    relaxed = solve_relaxed(problem, certificate=not quick)
+    whole = best_whole(problem, relaxed.plan.transpose(1, 0, 2)[None])
+    simple = _simple_plans([problem])[:, 0]
+    values = desk_value(desk_of(problem, simple))
+    if values.min() < whole.objective:
+        whole = Whole(simple[values.argmin()], float(values.min()), None)
+    if not quick:
+        whole = scan(problem, relaxed, whole)
+    plan = whole.plan.transpose(1, 0, 2)
+    bound = relaxed.bound
+    return Solution(plan, score(problem, plan), relaxed.objective, bound, whole.bound, relaxed.plan)
+
+
+def solve_many(problems: Sequence[Problem], *, quick: bool = True) -> list[Solution]:
+    """Plans for many users, in their order; users of one shape are solved side by side, at a cost linear in users."""
+    if not quick:
+        return [solve(p) for p in problems]
+    groups: dict[tuple[object, ...], list[int]] = {}
+    for k, p in enumerate(problems):
+        groups.setdefault((*p.counts.shape, p.time_balance, p.js_root), []).append(k)
+    found: dict[int, Solution] = {}
+    for (v, c, *_), members in groups.items():
+        chunk = max(1, _CHUNK_ENTRIES // (int(c) * int(v) ** 2))  # type: ignore[call-overload]
+        for at in range(0, len(members), chunk):
+            some = members[at : at + chunk]
+            found |= zip(some, _side_by_side([problems[k] for k in some]), strict=True)
+    return [found[k] for k in range(len(problems))]
+
+
+def _side_by_side(problems: list[Problem]) -> list[Solution]:
+    """Quick plans for users of one shape."""
+    if len(problems[0].counts) == 1:
+        return [_alone(p) for p in problems]
+    stack = stack_of(problems)
+    stack, middle = warmed(stack)
+    path = follow(stack, gap=_QUICK_GAP, first=WARM, settle=CENTRED, begin=(middle.plan, middle.t))
+    plans = path.plan * stack.mass[:, None, None, None]
+    counts = np.stack([p.counts.T for p in problems])
+    desk = Desk(
+        rounded(plans, counts), np.stack([link(p) for p in problems]), np.stack([effort(p) for p in problems]),
+        np.array([p.alpha for p in problems]), stack.balanced, stack.root,
+    )  # fmt: skip
+    whole, value = descend(desk)
+    second, cost = descend(replace(desk, plan=largest_remainder(plans, counts)))
+    whole, value = np.where((cost < value)[:, None, None, None], second, whole), np.minimum(cost, value)
+    for other in _simple_plans(problems):
+        cost = desk_value(replace(desk, plan=other))
+        better = cost < value
+        whole[better], value[better] = other[better], cost[better]
+    solutions: list[Solution] = []
+    for p, real, plan in zip(problems, plans, whole.transpose(0, 2, 1, 3), strict=True):
+        best, cost = best_of(p, real)
+        solutions.append(Solution(plan, score(p, plan), cost, None, None, best))
+    return solutions
+
+
+def _simple_plans(problems: list[Problem]) -> Ints:
+    """Keeping everything, and sharing by speed, in whole samples: [2, B, c, V, V]."""
+    counts = np.stack([p.counts.T for p in problems])
+    own = np.stack([identity(p) for p in problems]).transpose(0, 2, 1, 3)
+    shared = np.stack([proportional(p) for p in problems]).transpose(0, 2, 1, 3)
+    return np.stack([own, largest_remainder(shared, counts)])
+
+
+def _alone(problem: Problem) -> Solution:
+    """One device has nobody to exchange with: the identity is the only plan, and the optimum."""
+    plan = identity(problem)
+    value = score(problem, plan)
+    cost = value.objective
+    return Solution(plan, value, cost, cost, cost, plan.astype(float))

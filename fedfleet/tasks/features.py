@@ -1,0 +1,40 @@
+"""What a model makes of each class: the mean of its last hidden layer over some samples of the class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Task
+from fedfleet.core.records import Floats, Ints
+from fedfleet.core.trees import Tree
+
+_PER_CLASS = 40  # samples that a class is judged by
+
+
+def class_features(task: Task, params: Tree, rows: Ints) -> Floats:
+    """[classes, features]: means of what enters the last linear layer; zeros for a class without samples."""
+    module: Any = task.build()
+    module.load_state_dict({n: torch.from_numpy(np.array(v)) for n, v in params.items()})
+    module.eval()
+    last = [leaf for leaf in module.modules() if isinstance(leaf, nn.Linear)]
+    if not last:
+        raise BadInput(f"{task.name}: classes can be merged by a linear layer's input only, and this model has none")
+    caught: list[torch.Tensor] = []
+    hook = last[-1].register_forward_hook(lambda leaf, inputs, out: caught.append(inputs[0]))
+    found: list[Floats] = []
+    for label in range(task.dataset.classes):
+        mine = rows[task.dataset.y[rows] == label][:_PER_CLASS]
+        if not len(mine):
+            found.append(np.zeros(last[-1].in_features))
+            continue
+        caught.clear()
+        with torch.no_grad():
+            module(torch.from_numpy(task.dataset.x[mine]))
+        found.append(caught[-1].reshape(-1, last[-1].in_features).double().mean(0).numpy())
+    hook.remove()
+    return np.stack(found)

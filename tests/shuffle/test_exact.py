@@ -1,0 +1,161 @@
+"""The relaxed optimum: never worse than any other solver or plan, certified from below, the same however it is posed."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfleet.shuffle.barrier import follow
+from fedfleet.shuffle.bound import cut_values, cuts_of
+from fedfleet.shuffle.central import barrier_value, point_at
+from fedfleet.shuffle.exact import relaxed_paths, solve_relaxed
+from fedfleet.shuffle.newton import newton_step
+from fedfleet.shuffle.objective import score
+from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.problem import least_possible
+from fedfleet.shuffle.slsqp import _gradient, _parts, _value, solve_slsqp
+from fedfleet.shuffle.stack import relaxed_value, stack_of, start
+from tests.shuffle.users import user, users
+
+
+@settings(deadline=None, derandomize=True, max_examples=25)
+@given(users())
+def test_the_certificate_lies_below_every_plan_and_close(problem):
+    relaxed = solve_relaxed(problem)
+    assert relaxed.bound is not None
+    assert relaxed.bound <= relaxed.objective
+    assert relaxed.objective - relaxed.bound <= 0.01 * relaxed.objective
+    assert (relaxed.plan >= 0.0).all()
+    np.testing.assert_allclose(relaxed.plan.sum(2), problem.counts, atol=1e-9)
+    assert relaxed.objective == pytest.approx(score(problem, relaxed.plan).objective, rel=1e-12)
+    rng = np.random.default_rng(0)
+    others = [identity(problem), proportional(problem), proportional(problem, np.ones(len(problem.counts)))]
+    for _ in range(20):
+        shares = rng.dirichlet(np.full(len(problem.counts), 0.3), problem.counts.shape)
+        others.append(problem.counts[:, :, None] * shares)
+    for plan in others:
+        assert score(problem, plan).objective >= relaxed.objective * (1 - 1e-5)
+        assert score(problem, plan).max_imbalance >= least_possible(problem) - 1e-12
+
+
+@pytest.mark.parametrize(
+    ("classes", "devices", "samples", "alpha", "bits"),
+    [(5, 3, 60, 1.0, 2e5), (5, 3, 300, 0.1, 2e6), (4, 4, 80, 3.0, 2e4), (10, 3, 90, 0.03, 2e5)],
+)
+@pytest.mark.parametrize("flags", [{}, {"time_balance": False}, {"js_root": True}])
+def test_never_worse_than_slsqp(classes, devices, samples, alpha, bits, flags):
+    problem = user(7, classes, devices, samples, alpha=alpha, bits=bits, **flags)
+    relaxed = solve_relaxed(problem)
+    calls = [0]
+
+    def patience(best):
+        calls[0] += 1
+        return calls[0] > 400
+
+    reference = solve_slsqp(problem, analytic=True, starts=3, time_up=patience)
+    np.testing.assert_allclose(reference.plan.sum(2), problem.counts, atol=1e-9)
+    assert relaxed.objective <= reference.objective * (1 + 1e-4)
+    assert relaxed.bound is not None and relaxed.objective - relaxed.bound <= 0.002 * relaxed.objective
+
+
+def test_slsqp_with_numerical_gradients_reaches_the_same():
+    problem = user(3, 3, 3, 40)
+    reference = solve_slsqp(problem)
+    assert solve_relaxed(problem).objective <= reference.objective * (1 + 1e-4)
+    assert reference.objective <= solve_relaxed(problem).objective * 1.01
+
+
+def test_slsqps_gradient_against_differences():
+    for flags in ({}, {"js_root": True}, {"time_balance": False}):
+        parts = _parts(user(3, 5, 3, 100, **flags))
+        flat = np.random.default_rng(0).random(len(parts.rows) * 3)
+        step = 1e-6 * np.eye(len(flat))
+        numeric = [(_value(parts, flat + e)[0] - _value(parts, flat - e)[0]) / 2e-6 for e in step]
+        np.testing.assert_allclose(_gradient(parts, flat), numeric, atol=1e-5)
+
+
+@settings(deadline=None, derandomize=True, max_examples=10)
+@given(st.integers(0, 1000), st.booleans(), st.booleans(), st.booleans())
+def test_the_newton_step_against_dense_differences(seed, balanced, root, floored):
+    """The structured direction is the one of the full Hessian, made by finite differences on the feasible directions."""
+    stack = stack_of([user(seed, 3, 3, 40, time_balance=balanced, js_root=root)])
+    if floored:
+        stack = dataclasses.replace(stack, floor=stack.floor + 0.5)
+    mu, beta = np.array([0.02]), np.ones(1)
+    plan, t = start(stack)
+    t = t + 0.1  # well inside, where differences are accurate
+
+    def phi(change, rise):
+        return barrier_value(stack, point_at(stack, plan + change, t + rise), mu)[0]
+
+    ways = []
+    for i, v in np.argwhere(stack.supply[0] > 0.0):
+        for j in range(2):
+            way = np.zeros_like(plan)
+            way[0, i, v, j], way[0, i, v, 2] = 1.0, -1.0
+            ways.append((way, 0.0))
+    ways.append((np.zeros_like(plan), 1.0))
+    h = 2e-4 * plan[plan > 0.0].min()
+    slope = np.array([(phi(h * a, h * r) - phi(-h * a, -h * r)) / (2 * h) for a, r in ways])
+    got = newton_step(stack, point_at(stack, plan, t), mu, beta)
+    np.testing.assert_allclose(got.plan.sum(3), 0.0, atol=1e-9)
+    along = (phi(h * got.plan, h * got.t) - phi(-h * got.plan, -h * got.t)) / (2 * h)
+    assert along == pytest.approx(-got.decrement[0], rel=1e-3)
+    coefficients = np.array([(got.plan * a).sum() for a, _ in ways[:-1]])
+    assert np.isfinite(coefficients).all() and got.decrement[0] > 0.0 and np.abs(slope).max() > 0.0
+
+
+def test_alpha_zero_minimises_latency_alone():
+    problem = user(5, 4, 3, 60, alpha=0.0)
+    relaxed = solve_relaxed(problem)
+    assert relaxed.objective == pytest.approx(
+        score(problem, relaxed.plan).max_latency + score(problem, relaxed.plan).std_latency
+    )
+    weighted = score(problem, solve_relaxed(user(5, 4, 3, 60, alpha=1.0)).plan)
+    assert relaxed.objective <= weighted.max_latency + weighted.std_latency + 1e-6
+    assert relaxed.bound is not None and relaxed.bound >= relaxed.objective * 0.998
+
+
+@settings(deadline=None, derandomize=True, max_examples=8)
+@given(users(), st.integers(0, 100))
+def test_names_and_units_do_not_matter(problem, seed):
+    base = solve_relaxed(problem, certificate=False).objective
+    rng = np.random.default_rng(seed)
+    devices, classes = rng.permutation(len(problem.counts)), rng.permutation(problem.counts.shape[1])
+    renamed = dataclasses.replace(
+        problem,
+        counts=problem.counts[devices][:, classes],
+        seconds_per_sample=problem.seconds_per_sample[devices],
+        up_bps=problem.up_bps[devices],
+        down_bps=problem.down_bps[devices],
+    )
+    assert solve_relaxed(renamed, certificate=False).objective == pytest.approx(base, rel=3e-5)
+    doubled = dataclasses.replace(
+        problem,
+        seconds_per_sample=2 * problem.seconds_per_sample,
+        bits_per_sample=2 * problem.bits_per_sample,
+        alpha=2 * problem.alpha,
+    )
+    assert solve_relaxed(doubled, certificate=False).objective == pytest.approx(2 * base, rel=3e-5)
+
+
+def test_a_stack_equals_its_members():
+    problems = [user(seed, 6, 4, 150, alpha=a) for seed, a in ((1, 1.0), (2, 0.1), (3, 3.0))]
+    stack, _, _, plans = relaxed_paths(stack_of(problems))
+    together = relaxed_value(stack, plans / stack.mass[:, None, None, None])
+    alone = [solve_relaxed(p, certificate=False).objective for p in problems]
+    np.testing.assert_allclose(together, alone, rtol=1e-5)
+
+
+def test_a_cut_holds_wherever_it_is_evaluated():
+    """Any multipliers give a bound: here of a path stopped far too early."""
+    problem = user(11, 5, 3, 80)
+    stack = stack_of([problem])
+    rough = cuts_of(stack, follow(stack, gap=0.3))
+    t = np.linspace(stack.least[0], 0.69, 30)
+    bound = (cut_values(rough, t)[0] + stack.alpha[0] * t).min() * stack.unit[0]
+    assert bound <= solve_relaxed(problem).objective
+    values = cut_values(rough, t)[0]
+    assert (values[1:-1] >= (values[:-2] + values[2:]) / 2 - 1e-12).all()  # concave
