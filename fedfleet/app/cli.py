@@ -9,7 +9,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from fedfleet import __version__
-from fedfleet.app import fleet_verbs  # noqa: F401  (its verbs join the application)
+from fedfleet.app import fleet_verbs, shuffle_verb  # noqa: F401  (their verbs join the application)
 from fedfleet.app.words import AsJson, answer, app
 from fedfleet.core.errors import FedFleetError
 
