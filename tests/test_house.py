@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,8 @@ def test_links_in_the_documentation_lead_somewhere():
 
 def test_docstring_examples():
     for module in pkgutil.walk_packages(fedfleet.__path__, "fedfleet."):
+        if module.name == "fedfleet.tasks.kernels" and find_spec("triton") is None:
+            continue  # Triton comes with CUDA builds of torch only
         if "_pb2" not in module.name:
             results = doctest.testmod(import_module(module.name))
             assert results.failed == 0, module.name

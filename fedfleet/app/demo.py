@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.app.demo_users import run_users
 from fedfleet.app.fleets import sample_devices, sample_states
 from fedfleet.app.pages.figures import accuracy_over_time, rounds_timeline, who_took_part
 from fedfleet.app.pages.html import figure, page, table
@@ -116,10 +117,17 @@ def run_demo(out: Path, *, quiet: bool = False) -> dict[str, Any]:
                 runs[fleet, pace] = perform(spec, out / "runs" / spec.name, watch=watch)
             write_report(runs[fleet, pace])
     metrics = {fleet: fleet_metrics(fleet) for fleet in FLEETS}
+    users = run_users(out, quiet=quiet)
     path = out / "report.html"
     path.write_text(render(runs, metrics))
     rows = [_row(fleet, pace, done) for (fleet, pace), done in runs.items()]
-    return {"runs": rows, "metrics": metrics, "report": str(path), "wall_seconds": time.perf_counter() - start}
+    return {
+        "runs": rows,
+        "users": users,
+        "metrics": metrics,
+        "report": str(path),
+        "wall_seconds": time.perf_counter() - start,
+    }
 
 
 def _take(out: Path) -> None:
@@ -239,6 +247,8 @@ def _fleets(runs: dict[tuple[str, str], Finished]) -> str:
 
 def _next_steps() -> str:
     return (
+        '<h2>One person, several devices</h2><p>Devices often belong to one person, and may then share samples: <a href="users.html">see what that '
+        "changes</a>.</p>"
         "<h2>Try it yourself</h2><p>Every run above is a folder under <code>runs/</code> beside this page, with its spec, journal, model "
         "and own report. Change one thing and run it again:</p>"
         "<pre>fedfleet run demo/runs/severe-deadline/spec.toml pace.seconds=300 --out mine\nfedfleet replay mine\nfedfleet list policies</pre>"

@@ -30,7 +30,7 @@ def user_page(problem: Problem, got: dict[str, Any]) -> str:
             ("largest imbalance (Jensen-Shannon)", f"{before.max_imbalance:.3f} to {after.max_imbalance:.3f}"),
             ("objective", f"{before.objective:,.1f} to {after.objective:,.1f}"),
         ]),
-        figure(holdings(problem.counts, plan.sum(0)), "How many samples of each class a device holds, before (left) and after (right); all on one scale."),
+        figure(holdings(problem.counts, plan.sum(0)), "How many samples of each class, the first on the left, a device holds before and after; all on one scale."),
         figure(durations(problem, plan), "How long each device takes: training on what it holds, and sending and receiving samples."),
     ]  # fmt: skip
     return page("FedFleet: one user's exchange", body)

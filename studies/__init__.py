@@ -1,0 +1,1 @@
+"""Studies: questions answered with runs, each repeatable by one command."""
