@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint bench docs proto clean
+.PHONY: setup demo test lint bench peers docs proto clean
 setup: $(READY)
 
 # Stale means: the declared dependencies are newer than the last successful installation.
@@ -30,6 +30,17 @@ lint: setup
 bench: setup
 	@$(BIN)/python -m benchmarks.engine
 	@$(BIN)/python -m benchmarks.startup
+
+# Other simulators on the same work; they live in an environment of their own, never among our dependencies.
+# PEERS="--tasks mlp --json" narrows it down.
+.venv-peers/.ready: benchmarks/peers/requirements.txt
+	@test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	@echo "setting up .venv-peers (a minute or two the first time)"
+	@.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers/requirements.txt
+	@touch .venv-peers/.ready
+
+peers: setup .venv-peers/.ready
+	@$(BIN)/python -m benchmarks.peers $(PEERS)
 
 # The reference pages that are made from the code itself.
 docs: setup

@@ -60,7 +60,7 @@ def follow(
         mu = np.maximum(mu * (1.0 - moved * (1.0 - beta)), last)
         ending = mu <= last * 1.01
         waited += ending
-        done = (ending & (off < settle)) | (waited >= _LAST_STEPS) | (steps >= _MOST_STEPS)
+        done = (ending & (off < settle)) | (waited >= _LAST_STEPS) | (steps >= _MOST_STEPS) | (moved == 0.0)
         beta = np.where((off < CENTRED) & ~ending, np.maximum(_FACTOR, last / mu), 1.0)
         if done.any():
             for kept, now in zip(final, (at.plan, at.t, mu), strict=True):
@@ -99,7 +99,7 @@ def _advance(stack: Stack, at: Point, step: Step, mu: Floats, beta: Floats) -> t
     noise = np.where(np.isfinite(value) & (step.decrement < 1e-3), 1e-9 * np.abs(value), 0.0)
     least = 0.05 * beta[:, None] * at.slack
     bad = np.ones(len(mu), bool)
-    for _ in range(40):
+    for _ in range(25):
         new = point_at(stack, at.plan + size[:, None, None, None] * step.plan, at.t + size * step.t)
         bad = (new.slack < least).any(1) | ~inside(stack, new)
         if centring:

@@ -160,8 +160,10 @@ def best_swap(desk: Desk) -> tuple[Ints, Floats]:
         swapped = _swap_imbalance(x, uneven, worst, other)  # [B, i, l]
         gone, back = have[rows, :, :, worst], have[:, :, :, other]  # [B, c, V]
         cheap = np.where(gone[:, :, :, None], time[:, None], np.inf).min(2)  # [B, i, v']
-        cheap = np.where(back[:, None], cheap[:, :, None], np.inf).min(3)  # [B, i, l]
-        total = cheap + _price(desk, swapped.reshape(b, -1)).reshape(swapped.shape)
+        total = np.full(swapped.shape, np.inf)  # [B, i, l]; a loop over few senders beats a reduction over a short axis
+        for sender in range(v):
+            np.minimum(total, np.where(back[:, None, :, sender], cheap[:, :, sender, None], np.inf), out=total)
+        total += _price(desk, swapped.reshape(b, -1)).reshape(swapped.shape)
         total[worst == other] = np.inf
         pick = total.reshape(b, -1).argmin(1)
         value = total.reshape(b, -1)[rows, pick]

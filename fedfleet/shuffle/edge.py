@@ -122,7 +122,9 @@ def _scaled(way: _Way, visits: Sequence[Visit], problems: list[Problem], task: T
 
 def _profile(way: _Way, visit: Visit) -> str:
     """The user's gateway; drawn by the key of its first device, where they are mixed."""
-    return way.gateway if way.gateway == "ours" else gateways.profile_of(visit.keys[:1], way.gateway, seed=visit.seed)[0]
+    return (
+        way.gateway if way.gateway == "ours" else gateways.profile_of(visit.keys[:1], way.gateway, seed=visit.seed)[0]
+    )
 
 
 def _gamma(way: _Way, profile: str, classes: int) -> float:

@@ -26,7 +26,7 @@ _PLAN_GAP = 5e-6
 _ROUGH_GAP = 3e-3
 _PIN_GAP = 3e-4
 _CLEARLY = 1.005
-_ROUNDS = 10
+_ROUNDS = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def problem_from(given: Mapping[str, Any]) -> Problem:
     >>> p = problem_from({"counts": [[4, 0], [0, 4]], "seconds_per_sample": [0.1, 0.1], "up_bps": [1e6, 1e6],
     ...                   "down_bps": [1e6, 1e6], "bits_per_sample": 8e3, "alpha": "auto"})
     >>> round(p.alpha, 3)
-    27.803
+    27.808
     """
     for key in given:
         if key not in _NEEDED + _OPTIONAL:

@@ -67,12 +67,15 @@ def scan(problem: Problem, relaxed: Relaxed, found: Whole, *, gap: float = 5e-3)
     cases = all_cases(problem)
     cuts, solved = relaxed.cuts, set[int]()
     bounds = np.array([relaxed.bound or 0.0])
+    last = (0.0, np.inf)
     for _ in range(_ROUNDS):
         enough = found.objective * (1.0 - gap)
         bounds, weakest = case_bounds(stack, cases, cuts, enough=enough)
         weak = np.flatnonzero(bounds < enough)
-        if not len(weak):
-            break
+        state = (float(bounds.min()), found.objective)
+        if not len(weak) or (state[0] < last[0] * 1.0002 and state[1] == last[1]):
+            break  # near enough, or a round that neither raised the bound nor lowered the plan
+        last = state
         order = weak[np.argsort(bounds[weak], kind="stable")]
         fresh = _chosen([int(k) for k in order if int(k) not in solved])
         if fresh:

@@ -1,0 +1,1 @@
+"""Seconds per round of other simulators on the same work, in one run on one machine."""
