@@ -25,6 +25,8 @@ def read_problem(path: Path) -> Problem:
         raise BadInput(f"{path} cannot be read: {wrong}") from None
     except json.JSONDecodeError as wrong:
         raise BadInput(f"{path} is not JSON: {wrong}") from None
+    except RecursionError:
+        raise BadInput(f"{path} is nested too deeply; give one object with counts, seconds_per_sample, ..") from None
     if not isinstance(given, dict):
         raise BadInput(f"{path} must hold one object with counts, seconds_per_sample, up_bps, down_bps, ..")
     return problem_from(given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,8 +38,10 @@ def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, seed: 
     users = recipe.assign(devices, seed)
     # Keys of users are not those of devices, so that user 3 and device 3 draw different numbers.
     keys = hash_keys(0, "user", client_keys(len(users)))
-    fewest = table["min_samples"] * int(np.bincount(users.user_of).max())
-    data = hold(deal, task, keys, seed, split=tuple(table["split"]), min_samples=fewest)
+    most, split = int(np.bincount(users.user_of).max()), tuple(table["split"])
+    # Rounding takes at most one row from the training share, and flat runs need a training row on every device.
+    fewest = max(table["min_samples"] * most, math.ceil((most + 1) * sum(split) / split[0]) if most > 1 else 1)
+    data = hold(deal, task, keys, seed, split=split, min_samples=fewest)
     slots = spread_inside(users, data, task.dataset.y, recipe.mu, seed)
     return Households(users, keys, data, slots, on_devices(users, data, slots))
 
@@ -76,6 +79,8 @@ def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: 
         if not (np.isfinite(down).all() and np.isfinite(up).all() and (down > 0).all() and (up > 0).all()):
             raise BadInput("world.devices: edges need devices with finite link speeds; this kind of device has none")
         return Abilities(compute / TRAINING_PASSES, 8.0 * MEGABYTE / up, 8.0 * MEGABYTE / down)
+
+    able(np.arange(len(keys)), 0.0, 0)  # a kind of device that will not do is refused before anything is written
 
     def backhaul(edge: int, found: Abilities) -> tuple[float, float]:
         del edge

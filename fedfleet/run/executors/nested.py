@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from fedfleet.core.edges import NestedPass, Turn, Visit
 from fedfleet.core.parts import Executor, Job
 from fedfleet.core.records import Context, Report, ServerState
-from fedfleet.core.trees import Tree, difference
+from fedfleet.core.trees import Array, Tree, difference
 from fedfleet.engine.nested import SYNCS, check_turn, memory_after, turn_seconds, turn_stats, visits_of
 
 
@@ -22,6 +24,7 @@ class _Edge:
     turn: Turn
     model: Tree
     acc: Any = None
+    counters: Tree = field(default_factory=dict[str, Array])  # integer leaves of a report, which no mean has
     spoilt: Report | None = None  # a report that cannot be used, kept for the server to say so
     weight: float = 0.0
     refused: int = 0
@@ -81,6 +84,7 @@ def _add(edge: _Edge, job: Job, report: Report) -> None:
     edge.acc = fold.zero(server) if edge.acc is None else edge.acc
     edge.acc = fold.add(edge.acc, report, Context(0, 0.0, job.client))
     edge.weight += report.weight
+    edge.counters = {n: v for n, v in report.update.items() if not np.issubdtype(v.dtype, np.floating)}
     edge.loss.append((report.stats.get("loss", 0.0), report.stats.get("samples", 0.0)))
 
 
@@ -114,4 +118,5 @@ def _report(edge: _Edge) -> Report:
     update = fold.finish(edge.acc) if alone else difference(edge.model, job.offered)
     assert update is not None
     forwarded = edge.acc if alone and turn.weight is None else None
+    update = {**edge.counters, **update}
     return Report(job.task, job.client, update, weight, stats, memory, seconds=seconds, forwarded=forwarded)

@@ -17,7 +17,7 @@ from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
 from fedfleet.run.executors.inline import inline
-from fedfleet.run.executors.stacked.executor import stacked
+from fedfleet.run.executors.stacked.executor import fold_jobs, open_place, stacked
 from fedfleet.run.executors.stacked.forms import choose_form
 from fedfleet.run.executors.stacked.linear import Linear
 from fedfleet.run.executors.stacked.schedule import plan_stack
@@ -39,6 +39,12 @@ def jobs_of(task, algorithm, sizes, *, steps=None, seed=7):
         found.append(Job(i, i, 1000 + i, seed, params, algorithm.local(i), rows, (steps or [0] * len(sizes))[i]))
         first += n
     return found
+
+
+def folded(task, jobs, mean, *, threads=1):
+    """Trained and added up where the updates are, as an accelerator does it."""
+    where = open_place(task, device="cpu", threads=threads, form="merged", tf32=False, graphs=False)
+    return fold_jobs(where, jobs, mean)
 
 
 def apart(a, b, offered):
@@ -161,7 +167,7 @@ def test_folding_in_place_gives_the_same_sum_as_folding_the_reports():
     jobs = jobs_of(task, algorithm, (9, 20, 3, 14))
     server, execute = ServerState(task.init(0)), stacked(task)
     mean = algorithm.fold.exact(server)
-    done = execute.fold(jobs, mean)
+    done = folded(task, jobs, mean)
     acc = algorithm.fold.zero(server)
     for report in execute.train(jobs):
         acc = algorithm.fold.add(acc, report, Context(0, 1.0, report.client))
@@ -175,7 +181,7 @@ def test_one_clients_nan_stays_its_own():
     x[9:29] = np.nan  # the shard of client 1
     task, algorithm = small_task(convolutions(), x, y), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3))
-    done = stacked(task).fold(jobs, algorithm.fold.exact(ServerState(task.init(0))))
+    done = folded(task, jobs, algorithm.fold.exact(ServerState(task.init(0))))
     assert [(r.client, "not finite" in r.reason) for r in done.rejected] == [(1, True)]
     assert done.tasks.tolist() == [0, 2]
     reports = list(stacked(task).train(jobs))
@@ -185,7 +191,7 @@ def test_one_clients_nan_stays_its_own():
 def test_an_update_beyond_its_bound_is_refused_in_the_same_words():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05, bound=1e-6)
     server = ServerState(task.init(0))
-    done = stacked(task).fold(jobs_of(task, algorithm, (9, 5)), algorithm.fold.exact(server))
+    done = folded(task, jobs_of(task, algorithm, (9, 5)), algorithm.fold.exact(server))
     assert len(done.rejected) == 2
     assert "beyond its bound 1e-06" in done.rejected[0].reason
     assert "client 0" in done.rejected[0].reason
@@ -202,7 +208,7 @@ def test_chunks_and_threads_change_nothing():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3, 14, 8, 8, 8))
     mean = algorithm.fold.exact(ServerState(task.init(0)))
-    sums = [stacked(task, threads=n).fold(jobs, mean).accumulator for n in (1, 1, 2)]
+    sums = [folded(task, jobs, mean, threads=n).accumulator for n in (1, 1, 2)]
     first = [content_hash(acc.closed) for acc in sums[:2]]
     assert first[0] == first[1], "the same form, chunk and threads: the same bits"
     means = [exact.mean(acc, mean.scales) for acc in (sums[0], sums[2])]
