@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedfleet.app.words import AsJson, answer, app
+from fedfleet.core.errors import BadInput
 
 
 @app.command("shuffle")
@@ -33,5 +34,10 @@ def shuffle_verb(
     problem = read_problem(file)
     got = solve_file(problem, solver=chosen, quick=quick, limit=limit)
     if picture is not None:
-        picture.write_text(user_page(problem, got))
+        try:
+            picture.write_text(user_page(problem, got))
+        except OSError as wrong:
+            raise BadInput(
+                f"--picture: {picture} cannot be written: {wrong.strerror}; name a file in a folder that exists"
+            ) from None
     answer(got, as_json, lambda found: told(problem, found))

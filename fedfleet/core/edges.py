@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from fedfleet.core.parts import Algorithm
 
 
+SYNCS = 1024  # averages in one turn at most: they number the devices' tasks
+
+
 @dataclass(frozen=True, slots=True)
 class UserSource:
     """Whose device is whose: `user_of[device]`; every device belongs to exactly one user, if only to itself.

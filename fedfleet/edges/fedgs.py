@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Le
 
-from fedfleet.core.edges import EdgeRule, Sync, Turn, Visit
+from fedfleet.core.edges import SYNCS, EdgeRule, Sync, Turn, Visit
 from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import LabelsOf, Prior
 from fedfleet.core.limits import Count, Natural
@@ -24,7 +26,7 @@ def fedgs(
     *,
     per_sync: Count = 10,
     random: Natural = 2,
-    syncs: Count = 50,
+    syncs: Annotated[int, Ge(1), Le(SYNCS)] = 50,
     batch: Count = 32,
     labels: LabelsOf,
     prior: Prior,

@@ -11,14 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from fedfleet.core.cost import TRAINING_PASSES, scaled
-from fedfleet.core.edges import EdgeFleet, EdgeRule, NestedPass, Turn, Visit
+from fedfleet.core.edges import SYNCS, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState
 from fedfleet.core.trees import Tree
 
 SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its shard lies
-SYNCS = 1024  # averages in one turn at most: they number the devices' tasks
 
 
 def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
@@ -70,6 +69,10 @@ def check_turn(visit: Visit, turn: Turn) -> None:
         raise RunFailed(f"edge {visit.edge}: its rule lost or doubled samples while it moved them")
     if not 0 < len(turn.syncs) <= SYNCS:
         raise RunFailed(f"edge {visit.edge}: a turn has 1 to {SYNCS} averages, not {len(turn.syncs)}")
+    for sync in turn.syncs:
+        odd = len(np.unique(sync.slots)) != len(sync.slots) or not np.isin(sync.slots, range(len(visit.devices))).all()
+        if odd or len(sync.rows) != len(sync.slots):
+            raise RunFailed(f"edge {visit.edge}: an average of its rule names a device twice, or one that is not there")
 
 
 def turn_seconds(job: Job, visit: Visit, turn: Turn) -> float:

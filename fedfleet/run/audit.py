@@ -14,10 +14,10 @@ from fedfleet.core.commands import Command, Forget, Gather, Send
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Event, ReportsGathered
 from fedfleet.core.parts import Executor, Plan, World
-from fedfleet.core.records import Rejected
+from fedfleet.core.records import Rejected, Report
 from fedfleet.engine.replay import Replayed, replay
 from fedfleet.run.folder import load_tree, save_tree
-from fedfleet.run.gather import ClientMemory, gather
+from fedfleet.run.gather import ClientMemory, gather, jobs_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +33,27 @@ def audit(plan: Plan, world: World, execute: Executor, events: Iterable[Event], 
     kept = folder is not None and (folder / "aggregates").is_dir()
     memory = ClientMemory()
     numbers = count()
+    held: dict[int, Report] = {}
+    eager = plan.algorithm.priced_by_value and not kept
 
     def regather(command: Gather, now: float) -> ReportsGathered:
         if kept and folder is not None:
             return load_aggregate(plan, folder, next(numbers), now)
-        return gather(plan, world, execute, memory, command, now)
+        reports = [held.pop(task) for task in command.tasks] if eager else None
+        return gather(plan, world, execute, memory, command, now, reports)
 
     def carry(command: Command) -> None:
         if plan.algorithm.remembers and isinstance(command, Send):
             memory.lend(command.wave)
+        if eager and isinstance(command, Send):  # as the simulation did: edges are weighed against all of their wave
+            wave = command.wave
+            tasks = range(wave.first, wave.first + len(wave))
+            jobs = jobs_for(plan, world, memory, tasks, [wave] * len(wave))
+            held.update((report.task, report) for report in execute.train(jobs))
         if isinstance(command, Forget):
             for task in command.tasks.tolist():
                 memory.take_back(task)
+                held.pop(task, None)
 
     found = replay(plan, events, world.keys, world.data.sizes, regather, carry)
     return Audit(found, "kept aggregates" if kept else "training again")

@@ -16,6 +16,7 @@ from safetensors.numpy import save
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Executor, Plan, World
+from fedfleet.core.records import Wave
 from fedfleet.core.trees import Array, Tree
 from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.engine.state import Phase
@@ -108,8 +109,11 @@ def _rebuild(
     eager = eager or plan.algorithm.priced_by_value
     sim = Simulation(plan, world, execute, eager, thaw(meta["state"], arrays), busy=busy, memory=memory)
     waves = {w.first: w for w in sim.state.running.values()}
-    if sim.eager:  # reports in hand are not kept: training them again gives the same bits
-        _hold_again(sim)
+    for wave, slots in _unfinished(sim).values():
+        if plan.algorithm.remembers:
+            memory.expect(wave, (wave.first + slot for slot in slots))
+        if sim.eager:  # reports in hand are not kept: training them again gives the same bits
+            _hold_again(sim, wave, slots)
     for wave in waves.values():
         enqueue(sim, wave, -1)
     # Ties in time are broken by counters, so each queue entry takes up its own again.
@@ -123,21 +127,25 @@ def _rebuild(
     return sim
 
 
-def _hold_again(sim: Simulation) -> None:
-    pending: dict[int, tuple[Any, list[int]]] = {}
+def _unfinished(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
+    """By wave, the places of the tasks that run or wait to be folded."""
+    found = list(sim.state.running.items())
     ended = sim.state.ended
-    found = [(t, w) for t, w in sim.state.running.items()]
     while ended is not None:
         found.append((ended.task, ended.wave))
         ended = ended.before
+    waves: dict[int, tuple[Wave, list[int]]] = {}
     for task, wave in sorted(found, key=lambda pair: pair[0]):
-        pending.setdefault(wave.first, (wave, []))[1].append(task - wave.first)
-    for wave, slots in pending.values():
-        # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
-        edges = isinstance(sim.plan.algorithm.local(int(wave.asked.clients[0])), NestedPass)
-        train_now(sim, wave, range(len(wave)) if edges else slots)
-        for slot in set(range(len(wave))) - set(slots):
-            sim.held.pop(wave.first + slot, None)
+        waves.setdefault(wave.first, (wave, []))[1].append(task - wave.first)
+    return waves
+
+
+def _hold_again(sim: Simulation, wave: Wave, slots: list[int]) -> None:
+    # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
+    edges = isinstance(sim.plan.algorithm.local(int(wave.asked.clients[0])), NestedPass)
+    train_now(sim, wave, range(len(wave)) if edges else slots)
+    for slot in set(range(len(wave))) - set(slots):
+        sim.held.pop(wave.first + slot, None)
 
 
 def _by_number(arrays: Tree, prefix: str) -> dict[int, Tree]:

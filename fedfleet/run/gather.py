@@ -20,21 +20,43 @@ from fedfleet.core.trees import Tree
 class ClientMemory:
     """What clients remember between tasks. It advances only when a report is folded.
 
-    A task sees the memory that its client had when the task was sent, even if another of its reports is folded since.
+    A task sees the memory that its client had when the task was sent, even if another of its reports is folded since. What
+    was lent is kept until the last task of its wave has ended: edges are weighed against all others of their wave, also by
+    a run that was resumed in between.
     """
 
     own: dict[int, Tree] = field(default_factory=dict)
     lent: dict[int, Tree] = field(default_factory=dict)
+    out: dict[int, set[int]] = field(
+        default_factory=dict
+    )  # by the first task of a wave: those of it that have not ended
+    wave_of: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # of such a task: first task and length of its wave
 
     def lend(self, wave: Wave) -> None:
         """Note what each client of a wave remembers now."""
         for slot, client in enumerate(wave.asked.clients.tolist()):
             if client in self.own:
                 self.lent[wave.first + slot] = self.own[client]
+        self.expect(wave, range(wave.first, wave.first + len(wave)))
 
-    def take_back(self, task: int) -> Tree | None:
-        """What this task was lent; it is needed no longer."""
-        return self.lent.pop(task, None)
+    def expect(self, wave: Wave, tasks: Iterable[int]) -> None:
+        """These tasks of a wave have still to end."""
+        for task in tasks:
+            self.out.setdefault(wave.first, set()).add(task)
+            self.wave_of[task] = wave.first, len(wave)
+
+    def take_back(self, task: int) -> None:
+        """This task has ended."""
+        if task not in self.wave_of:
+            return
+        first, n = self.wave_of.pop(task)
+        self.out[first].discard(task)
+        if not self.out[first]:
+            del self.out[first]
+            for ended in range(first, first + n):
+                self.lent.pop(ended, None)
 
 
 def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int], waves: Iterable[Wave]) -> list[Job]:

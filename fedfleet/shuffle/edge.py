@@ -196,7 +196,12 @@ def moved(visit: Visit, task: TaskFacts, plan: Ints) -> tuple[Ints, ...]:
             mine = order[labels == label]
             for j, some in enumerate(np.split(mine, np.cumsum(plan[v, label])[:-1])):
                 parts[j].append(some)
-    return tuple(np.sort(np.concatenate([*some, np.zeros(0, np.int64)])) for some in parts)
+    after = (np.concatenate([*some, np.zeros(0, np.int64)]) for some in parts)
+    # What stays keeps its order, so that where nothing moves batches are those of the device alone.
+    return tuple(
+        np.concatenate([before[np.isin(before, mine)], np.setdiff1d(mine, before)])
+        for before, mine in zip(visit.rows, after, strict=True)
+    )
 
 
 def _stats(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints) -> dict[str, float]:

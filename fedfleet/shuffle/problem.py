@@ -13,6 +13,7 @@ from fedfleet.core.errors import BadInput, nearest
 from fedfleet.shuffle.divergence import Floats, Ints, imbalance
 
 _NEEDED = ("counts", "seconds_per_sample", "up_bps", "down_bps", "bits_per_sample", "alpha")
+_LARGEST = 1e300  # beyond it sums overflow
 _OPTIONAL = ("epochs", "time_balance", "js_root")
 
 
@@ -92,8 +93,9 @@ def _counts(given: Any) -> Ints:
                 f"shuffle: counts of device {v} has {len(row)} classes but device 0 has {len(rows[0])}; make them equal"
             )
         for i, n in enumerate(row):
-            whole = isinstance(n, (int, float)) and not isinstance(n, bool) and math.isfinite(n) and n == int(n)
-            if not whole or n < 0 or n > 2**40:
+            # Compared first, since no float can say whether an integer beyond its range is finite.
+            number = isinstance(n, (int, float)) and not isinstance(n, bool)
+            if not number or not 0 <= n <= 2**40 or n != int(n):
                 raise BadInput(f"shuffle: counts of device {v}, class {i} is {n!r}; give a whole number from 0 up")
     counts = np.array(rows, np.int64)
     if counts.sum() == 0:
@@ -116,7 +118,7 @@ def _positive_list(key: str, given: Any, devices: int) -> Floats:
 def _number(what: str, given: Any, *, above: float | None = None) -> float:
     """A finite number, above 0 where asked, else from 0 up."""
     number = isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool)
-    if not number or not math.isfinite(given) or given < 0 or (above is not None and given <= above):
+    if not number or not 0 <= given <= _LARGEST or (above is not None and given <= above):
         raise BadInput(f"shuffle: {what} is {given!r}; give a number {'above' if above is not None else 'from'} 0")
     return float(given)
 

@@ -20,12 +20,17 @@ LR = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Seconds of both, how far their models lie apart, and how the stacked one worked."""
+    """Seconds of both, how far their models lie apart, and how the stacked one worked.
+
+    `clients_apart` differ by more than 1e-4 of a tensor somewhere: a rectified unit within rounding of zero took the other
+    side, which of the two being right only higher precision can tell.
+    """
 
     naive_seconds: float
     stacked_seconds: float
     max_abs_difference: float
     max_rel_difference: float
+    clients_apart: int
     form: str
     peak_gpu_mb: float
 
@@ -53,9 +58,9 @@ def compare(
         torch.cuda.reset_peak_memory_stats()
     train_cohort(where, jobs)
     stacked_seconds, ends = _timed(lambda: train_cohort(where, jobs), device, repeats)
-    worst, share = _apart(reference, ends)
+    worst, share, odd = _apart(reference, ends)
     peak = torch.cuda.max_memory_allocated() / 1e6 if device.startswith("cuda") else 0.0
-    return Compared(naive_seconds, stacked_seconds, worst, share, where.form, peak)
+    return Compared(naive_seconds, stacked_seconds, worst, share, odd, where.form, peak)
 
 
 def cohort_jobs(task: Task, cohort: int, steps: int, batch: int) -> list[Job]:
@@ -82,13 +87,13 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize()
 
 
-def _apart(reference, ends) -> tuple[float, float]:
+def _apart(reference, ends) -> tuple[float, float, int]:
     """The largest difference, and the largest in units of its tensor's largest value, over all clients and tensors."""
-    worst = share = 0.0
-    for a, b in zip(reference, ends, strict=True):
+    worst, shares = 0.0, [0.0] * len(reference)
+    for c, (a, b) in enumerate(zip(reference, ends, strict=True)):
         for name, value in a.items():
             if not value.is_floating_point():
                 continue
             gap = float((value - b[name].to(value.device)).abs().max())
-            worst, share = max(worst, gap), max(share, gap / max(float(value.abs().max()), 1e-12))
-    return worst, share
+            worst, shares[c] = max(worst, gap), max(shares[c], gap / max(float(value.abs().max()), 1e-12))
+    return worst, max(shares, default=0.0), sum(share > 1e-4 for share in shares)

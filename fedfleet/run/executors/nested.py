@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.edges import NestedPass, Turn, Visit
+from fedfleet.core.edges import SYNCS, NestedPass, Turn, Visit
 from fedfleet.core.parts import Executor, Job
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Array, Tree, difference
-from fedfleet.engine.nested import SYNCS, check_turn, memory_after, turn_seconds, turn_stats, visits_of
+from fedfleet.engine.nested import check_turn, memory_after, turn_seconds, turn_stats, visits_of
 
 
 @dataclass(slots=True)

@@ -122,9 +122,7 @@ def test_one_edge_with_several_averages_is_as_many_flat_rounds(kappa2):
     report = next(nested(LITERAL).train(above))
     model = TASK.init(0)
     for k in range(kappa2):
-        change = algorithm.fold.finish(
-            flat_sum(LITERAL.train(below(k, model=model, steps=3)), algorithm, TASK.init(0))
-        )
+        change = algorithm.fold.finish(flat_sum(LITERAL.train(below(k, model=model, steps=3)), algorithm, TASK.init(0)))
         model = {n: v + change[n] for n, v in model.items()}
     for name, value in TASK.init(0).items():
         np.testing.assert_allclose(value + report.update[name], model[name], rtol=0, atol=1e-6)
@@ -171,10 +169,9 @@ def test_models_with_counters_travel_through_edges():
     for kappa2 in (1, 2):
         above, below = edges_of([[8, 4], [12]], hierfl(kappa1=2, kappa2=kappa2), algorithm, task=task)
         got, rejected = at_the_server(list(nested(inline(task)).train(above)), algorithm, task.init(0))
-        assert rejected == ()
-    above, below = edges_of([[8, 4], [12]], hierfl(kappa1=2, kappa2=1), algorithm, task=task)
-    got, _ = at_the_server(list(nested(inline(task)).train(above)), algorithm, task.init(0))
-    assert same_sum(got, flat_sum(inline(task).train(below(steps=2)), algorithm, task.init(0)))
+        assert rejected == () and got.weight > 0
+        if kappa2 == 1:
+            assert same_sum(got, flat_sum(inline(task).train(below(steps=2)), algorithm, task.init(0)))
 
 
 @pytest.mark.parametrize("form", ["merged", "loop"])
@@ -220,7 +217,7 @@ def test_a_rule_may_say_what_its_edges_weigh():
 
 def test_an_executor_without_edges_says_that_it_has_none():
     above, _ = edges_of([[4]], hierfl(), fedavg())
-    with pytest.raises(RunFailed, match="client 0, task 40: .* needs the nested executor"):
+    with pytest.raises(RunFailed, match=r"client 0, task 40: .* needs the nested executor"):
         list(LITERAL.train(above))
 
 
@@ -240,9 +237,7 @@ def spoiling(bad):
 
 def toy_reports(bad, *, kappa2=1, sizes=((2, 3, 4), (5, 6))):
     algorithm = spoiling(bad)
-    above, below = edges_of(
-        [list(own) for own in sizes], hierfl(kappa2=kappa2), algorithm, offered=consensus_start()
-    )
+    above, below = edges_of([list(own) for own in sizes], hierfl(kappa2=kappa2), algorithm, offered=consensus_start())
     return list(nested(opaque_executor()).train(above)), below, algorithm
 
 
@@ -269,7 +264,7 @@ def test_a_spoilt_average_leaves_the_edges_model_where_it_was():
     first, _, _ = toy_reports(lambda job: job.task % SYNCS == 0, kappa2=2)
     for a, b in zip(clean, first, strict=True):
         np.testing.assert_allclose(a.update["w"], b.update["w"], atol=1e-7)
-        assert b.stats["refused"] == len(b.memory[SLOTS]) / len(b.memory[SLOTS]) * (3.0 if b.client == 0 else 2.0)
+    assert [r.stats["refused"] for r in first] == [3.0, 2.0]
 
 
 def toy_world(sizes):

@@ -16,6 +16,7 @@ from fedfleet.core.records import Rejected, Report, Score
 from fedfleet.core.trees import Tree, difference
 from fedfleet.run.executors.inline import inline
 from fedfleet.run.executors.stacked.folding import DeviceSum
+from fedfleet.run.executors.stacked.forked import forked_reports
 from fedfleet.run.executors.stacked.graph import Graphs
 from fedfleet.run.executors.stacked.loop import loop_reports
 from fedfleet.run.executors.stacked.schedule import Stacked, chunks, groups, plan_stack
@@ -57,9 +58,9 @@ def stacked(
 ) -> Executor:
     """An executor that trains the clients of a cohort together on one device.
 
-    Forms: `merged` (a twin with all clients' batches in one), `loop` (one client after the other, lean, on CPU threads).
-    A model that cannot be merged is trained by the loop. The data stay on the device if they fit into `room` bytes
-    (default: half of what is free there); else every stack brings its own rows along.
+    Forms: `merged` (a twin with all clients' batches in one), `loop` (one client after the other, lean, on CPU threads),
+    `forked` (the same in processes). A model that cannot be merged is trained by the loop. The data stay on the device if
+    they fit into `room` bytes (default: half of what is free there); else every stack brings its own rows along.
     """
     where = open_place(task, device=device, threads=threads, form=form, tf32=tf32, graphs=graphs, room=room)
 
@@ -165,12 +166,17 @@ def _opaque(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
         return {}
     passes = [i for i in mine if isinstance(jobs[i].local, LocalPass)]
     opaque = [i for i in mine if not isinstance(jobs[i].local, LocalPass)]
-    done = dict(
-        zip(passes, loop_reports(where.task, [jobs[i] for i in passes], where.x, where.y, where.threads), strict=True)
-    )
+    done = dict(zip(passes, _looped(where, [jobs[i] for i in passes]), strict=True))
     return done | dict(
         zip(opaque, inline(where.task, threads=where.threads).train([jobs[i] for i in opaque]), strict=True)
     )
+
+
+def _looped(where: Place, jobs: Sequence[Job]) -> list[Report]:
+    """One client after the other, on threads or in processes."""
+    if where.form != "forked":
+        return loop_reports(where.task, jobs, where.x, where.y, where.threads)
+    return forked_reports(jobs, lambda some: loop_reports(where.task, some, where.x, where.y, 1), where.threads)
 
 
 def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
@@ -317,7 +323,7 @@ def train_cohort(where: Place, jobs: Sequence[Job]) -> list[Tensors]:
     """Train jobs and leave each client's parameters where they are: what the benchmark times."""
     found: dict[int, Tensors] = {}
     if not where.twins:
-        for i, report in enumerate(loop_reports(where.task, jobs, where.x, where.y, where.threads)):
+        for i, report in enumerate(_looped(where, jobs)):
             found[i] = {n: torch.from_numpy(v + report.update[n]) for n, v in jobs[i].offered.items()}
     for stack, _, trained in _trained(where, jobs):
         for c, i in enumerate(stack.order):
