@@ -170,7 +170,7 @@ def bench_train_verb(
     steps: Annotated[int, typer.Option(min=1, help="Local steps of each.")] = 5,
     batch: Annotated[int, typer.Option(min=1)] = 10,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
-    form: Annotated[str | None, typer.Option(help="merged, loop or forked; default: whichever is faster here.")] = None,
+    form: Annotated[str | None, typer.Option(help="merged or loop; default: whichever is faster here.")] = None,
     tf32: Annotated[
         bool, typer.Option("--tf32", help="On a GPU: TF32 for products; the difference is reported.")
     ] = False,
@@ -181,7 +181,7 @@ def bench_train_verb(
     from fedfleet.app.choices import one_of
     from fedfleet.app.show import shown_metrics
 
-    chosen = None if form is None else one_of("--form", form, ("merged", "loop", "forked"))
+    chosen = None if form is None else one_of("--form", form, ("merged", "loop"))
     place = one_of("--device", device, ("cpu", "cuda"))
     got = bench_train(task, cohort=cohort, steps=steps, batch=batch, device=place, form=chosen, tf32=tf32)
     answer(got, as_json, shown_metrics)

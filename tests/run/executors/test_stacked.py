@@ -1,7 +1,5 @@
 """Stacked against literal: every task, ragged shards, partial work, dropout, every optimiser; and what must not leak."""
 
-import os
-import signal
 from dataclasses import replace
 
 import numpy as np
@@ -14,13 +12,12 @@ from torch import nn
 from fedfleet.core import exact
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Dataset, Job, Task, Trial
-from fedfleet.core.records import Context, Report, ServerState
+from fedfleet.core.records import Context, ServerState
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
 from fedfleet.run.executors.inline import inline
 from fedfleet.run.executors.stacked.executor import fold_jobs, open_place, stacked
-from fedfleet.run.executors.stacked.forked import forked_reports
 from fedfleet.run.executors.stacked.forms import choose_form
 from fedfleet.run.executors.stacked.linear import Linear
 from fedfleet.run.executors.stacked.schedule import plan_stack
@@ -287,41 +284,6 @@ def test_models_of_their_own_are_evaluated_in_stacks(norm):
     for a, b in zip(expected, got, strict=True):
         assert (a.correct, a.total) == (b.correct, b.total)
         assert b.loss == pytest.approx(a.loss, rel=1e-5)
-
-
-def test_processes_change_no_bit():
-    task, algorithm = small_task(convolutions()), fedprox(lr=0.05, mu=0.1)
-    jobs = jobs_of(task, algorithm, (9, 20, 3, 14, 8))
-    alone = list(stacked(task, form="loop").train(jobs))
-    for workers in (2, 3, 9):
-        several = list(stacked(task, form="forked", threads=workers).train(jobs))
-        assert [r.task for r in several] == [r.task for r in alone]
-        assert [content_hash(r.update) for r in several] == [content_hash(r.update) for r in alone]
-        assert [r.stats for r in several] == [r.stats for r in alone]
-
-
-def test_a_process_that_dies_leaves_its_clients_to_us():
-    here, calls = os.getpid(), []
-
-    def train(some):
-        if os.getpid() != here:
-            os.kill(os.getpid(), signal.SIGKILL)
-        calls.append([job.task for job in some])
-        return [Report(job.task, job.client, {"w": np.ones(3)}, 1.0, {}) for job in some]
-
-    task, algorithm = small_task(convolutions()), fedavg()
-    reports = forked_reports(jobs_of(task, algorithm, (3, 3, 3, 3, 3)), train, 2)
-    assert [r.task for r in reports] == [0, 1, 2, 3, 4]
-    assert calls == [[0, 2, 4], [1, 3]]
-
-
-def test_an_error_in_any_process_is_told_here_and_leaves_no_child():
-    task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
-    jobs = jobs_of(task, algorithm, (6, 0, 6, 6))
-    with pytest.raises(ValueError, match="empty"):
-        list(stacked(task, form="forked", threads=2).train(jobs))
-    with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
 
 
 class Odd(nn.Module):

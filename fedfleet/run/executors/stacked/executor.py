@@ -16,9 +16,8 @@ from fedfleet.core.records import Rejected, Report, Score
 from fedfleet.core.trees import Tree, difference
 from fedfleet.run.executors.inline import inline
 from fedfleet.run.executors.stacked.folding import DeviceSum
-from fedfleet.run.executors.stacked.forked import forked_reports
 from fedfleet.run.executors.stacked.graph import Graphs
-from fedfleet.run.executors.stacked.loop import loop_reports
+from fedfleet.run.executors.stacked.loop import alone_on_its_core, loop_reports
 from fedfleet.run.executors.stacked.schedule import Stacked, chunks, groups, plan_stack
 from fedfleet.run.executors.stacked.score import score_trials
 from fedfleet.run.executors.stacked.train import Trained, train_stack
@@ -58,9 +57,9 @@ def stacked(
 ) -> Executor:
     """An executor that trains the clients of a cohort together on one device.
 
-    Forms: `merged` (a twin with all clients' batches in one), `loop` (one client after the other, lean, on CPU threads),
-    `forked` (the same in processes). A model that cannot be merged is trained by the loop. The data stay on the device if
-    they fit into `room` bytes (default: half of what is free there); else every stack brings its own rows along.
+    Forms: `merged` (a twin with all clients' batches in one), `loop` (one client after the other, lean, on CPU threads).
+    A model that cannot be merged is trained by the loop. The data stay on the device if they fit into `room` bytes
+    (default: half of what is free there); else every stack brings its own rows along.
     """
     where = open_place(task, device=device, threads=threads, form=form, tf32=tf32, graphs=graphs, room=room)
 
@@ -173,10 +172,8 @@ def _opaque(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
 
 
 def _looped(where: Place, jobs: Sequence[Job]) -> list[Report]:
-    """One client after the other, on threads or in processes."""
-    if where.form != "forked":
-        return loop_reports(where.task, jobs, where.x, where.y, where.threads)
-    return forked_reports(jobs, lambda some: loop_reports(where.task, some, where.x, where.y, 1), where.threads)
+    """One client after the other, on threads."""
+    return loop_reports(where.task, jobs, where.x, where.y, where.threads)
 
 
 def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
@@ -215,7 +212,7 @@ def _side_by_side(
     if where.threads == 1 or len(parts) == 1:
         yield from map(one, parts)
         return
-    with ThreadPoolExecutor(where.threads) as pool:
+    with ThreadPoolExecutor(where.threads, initializer=alone_on_its_core) as pool:
         yield from pool.map(one, parts)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -20,8 +19,7 @@ def candidates(device: str, threads: int) -> list[tuple[str, int]]:
     """The forms worth trying on a kind of device, each with a number of threads: tiny models are faster on one."""
     if device != "cpu":
         return [("merged", 1)]
-    found = [(form, n) for form in ("merged", "loop") for n in sorted({1, threads})]
-    return found + ([("forked", threads)] if threads > 1 and hasattr(os, "fork") else [])
+    return [(form, n) for form in ("merged", "loop") for n in sorted({1, threads})]
 
 
 def choose_form(task: Task, *, device: str, threads: int, keep: Path | None = None) -> tuple[str, int]:

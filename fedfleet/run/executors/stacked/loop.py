@@ -122,10 +122,15 @@ def loop_reports(task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tens
     try:
         if threads == 1:
             return [one(job) for job in jobs]
-        with ThreadPoolExecutor(threads) as pool:
+        with ThreadPoolExecutor(threads, initializer=alone_on_its_core) as pool:
             return list(pool.map(one, jobs))
     finally:
         torch.set_num_threads(before)
+
+
+def alone_on_its_core() -> None:
+    """For a thread of ours: OpenMP keeps the number of kernel threads for each thread, and a new one would take them all."""
+    torch.set_num_threads(1)
 
 
 def is_plain(local: LocalPass) -> bool:
