@@ -239,6 +239,25 @@ def test_weights_that_clients_share_until_the_end_are_the_same_weights(sizes, mo
     assert [past is not None for past in made] == [len(sizes) > 2, False], "the wide layer shares if its past is small"
 
 
+class Wide(nn.Module):
+    """A large linear layer that sees several inputs for each sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.head = nn.Linear(12, 20000), nn.Linear(20000, 5)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.wide(x.squeeze(1))).mean(1))
+
+
+@pytest.mark.parametrize("build", [dense(2000), Wide], ids=["one input each", "several inputs each"])
+@pytest.mark.parametrize(
+    "algorithm", [fedavg(lr=0.05, batch=4), fedavg(lr=0.05, weight_decay=0.1), fedavg(lr=0.05, steps=5)]
+)
+def test_the_loop_keeps_large_layers_apart_and_comes_to_the_same(build, algorithm):
+    compare(small_task(build), algorithm, (9, 20, 3), form="loop", threads=2)
+
+
 def test_weight_decay_shares_nothing(monkeypatch):
     task, made, share = small_task(dense()), [], Linear._share
     monkeypatch.setattr(Linear, "_share", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])

@@ -17,11 +17,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedfleet.core.parts import Job, LocalPass, Task
+from fedfleet.core.parts import BatchPlan, Job, LocalPass, Task
 from fedfleet.core.records import Report
 from fedfleet.core.trees import difference
 from fedfleet.learn.optimisers import PlainSgd
 from fedfleet.run.executors.inline import batches, train_one
+from fedfleet.run.executors.stacked.linear import Past
+from fedfleet.run.executors.stacked.twin import used_again
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 
 # Below this many weights a linear layer's gradient is too small to be worth avoiding.
@@ -37,29 +39,29 @@ class Rate:
 
 
 class _FusedProduct(torch.autograd.Function):
-    """y = x W^T + b, with W and b updated in the backward pass instead of handing their gradients on."""
+    """y = x W' + b, with W and b updated in the backward pass instead of handing their gradients on."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: FusedLinear) -> torch.Tensor:
         del trigger
         ctx.leaf = leaf
         ctx.save_for_backward(x)
-        return nn.functional.linear(x, leaf.weight, leaf.bias)
+        return leaf.product(x)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: torch.Tensor):
-        (grad,) = grad_outputs
-        leaf, rate = ctx.leaf, ctx.leaf.rate
-        (x,) = ctx.saved_tensors
-        down = grad @ leaf.weight if ctx.needs_input_grad[0] else None
-        flat, inputs = grad.reshape(-1, grad.shape[-1]), x.reshape(-1, x.shape[-1])
-        leaf.weight.addmm_(flat.T, inputs, beta=rate.decay, alpha=-rate.lr)
-        leaf.bias.mul_(rate.decay).add_(flat.sum(0), alpha=-rate.lr)
+        (grad,), (x,), leaf = grad_outputs, ctx.saved_tensors, ctx.leaf
+        down = leaf.back(grad) if ctx.needs_input_grad[0] else None
+        leaf.move(x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1]))
         return down, None, None
 
 
 class FusedLinear(nn.Module):
-    """A linear layer that takes its own SGD step while the gradient passes through it."""
+    """A linear layer that takes its own SGD step while the gradient passes through it.
+
+    Where the steps of a pass have few enough samples, its weights are those that were offered to everybody, never written
+    to, and the steps are kept beside them as a sum of low rank, as in `linear`: what they come to is the update itself.
+    """
 
     def __init__(self, like: nn.Linear, rate: Rate) -> None:
         super().__init__()
@@ -69,6 +71,56 @@ class FusedLinear(nn.Module):
         self.register_buffer("weight", like.weight.detach().clone())
         self.register_buffer("bias", like.bias.detach().clone())
         self.trigger = torch.zeros((), requires_grad=True)
+        self.past: Past | None = None
+
+    def begin(self, weight: torch.Tensor, bias: torch.Tensor, samples: int) -> None:
+        """Start a pass over so many samples from what was offered."""
+        out, width = weight.shape
+        self.bias.copy_(bias)
+        if self.rate.decay == 1.0 and samples * (out + width) <= out * width:
+            self.weight, self.past = weight, Past(weight.new_empty(samples, width), weight.new_empty(samples, out))
+            return
+        self.weight, self.past = weight.clone(), None
+
+    def product(self, x: torch.Tensor) -> torch.Tensor:
+        """The layer's output at its present weights."""
+        y, past = nn.functional.linear(x, self.weight, self.bias), self.past
+        if past is None or not past.used:
+            return y
+        near = x @ past.inputs[: past.used].T
+        return y.sub_(near @ past.grads[: past.used], alpha=self.rate.lr)
+
+    def back(self, grad: torch.Tensor) -> torch.Tensor:
+        """The gradient of the input from that of the output."""
+        down, past = grad @ self.weight, self.past
+        if past is None or not past.used:
+            return down
+        near = grad @ past.grads[: past.used].T
+        return down.sub_(near @ past.inputs[: past.used], alpha=self.rate.lr)
+
+    def move(self, x: torch.Tensor, grad: torch.Tensor) -> None:
+        """One step of plain SGD."""
+        if self.past is not None and self.past.used + len(x) > len(self.past.inputs):
+            self.settle()  # the layer sees more than one input for each sample
+        rate, past = self.rate, self.past
+        if past is None:
+            self.weight.addmm_(grad.T, x, beta=rate.decay, alpha=-rate.lr)
+        else:
+            past.inputs[past.used : past.used + len(x)] = x
+            past.grads[past.used : past.used + len(x)] = grad
+            past.used += len(x)
+        self.bias.mul_(rate.decay).add_(grad.sum(0), alpha=-rate.lr)
+
+    def update(self) -> torch.Tensor | None:
+        """What the pass has added to the weights, where it was kept apart from them."""
+        past = self.past
+        return None if past is None else (past.grads[: past.used].T @ past.inputs[: past.used]).mul_(-self.rate.lr)
+
+    def settle(self) -> None:
+        """Go on with weights of its own."""
+        added = self.update()
+        assert added is not None
+        self.weight, self.past = added.add_(self.weight), None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return _FusedProduct.apply(x, self.trigger, self)
@@ -82,21 +134,26 @@ class Bench:
     plain: nn.Module
     rate: Rate
     params: list[nn.Parameter]
+    fused: dict[str, FusedLinear]
     dropouts: list[AddressedDropout]
 
 
 def make_bench(task: Task) -> Bench:
     """A module whose large linear layers update themselves; names and shapes stay those of the model."""
     module, rate = task.build(), Rate()
+    fused: dict[str, FusedLinear] = {}
+    again = used_again(module, torch.from_numpy(task.dataset.x[:2]))
     for path, leaf in list(module.named_modules()):
-        if isinstance(leaf, nn.Linear) and leaf.bias is not None and leaf.weight.numel() >= _WORTH_FUSING and path:
+        large = isinstance(leaf, nn.Linear) and leaf.bias is not None and leaf.weight.numel() >= _WORTH_FUSING
+        if isinstance(leaf, nn.Linear) and large and path and path not in again:
             parent, _, last = path.rpartition(".")
-            setattr(module.get_submodule(parent), last, FusedLinear(leaf, rate))
+            fused[path] = FusedLinear(leaf, rate)
+            setattr(module.get_submodule(parent), last, fused[path])
     module.train()
     plain = task.build()
     plain.train()
     dropouts = [m for m in module.modules() if isinstance(m, AddressedDropout)]
-    return Bench(module, plain, rate, list(module.parameters()), dropouts)
+    return Bench(module, plain, rate, list(module.parameters()), fused, dropouts)
 
 
 def loop_reports(task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[Report]:
@@ -144,11 +201,15 @@ def train_lean(bench: Bench, job: Job, local: LocalPass, x: torch.Tensor, y: tor
         raise ValueError("its training shard is empty")
     plain = local.optimiser
     assert isinstance(plain, PlainSgd)
-    state = bench.module.state_dict(keep_vars=True)
-    with torch.no_grad():
-        for name, value in job.offered.items():
-            state[name].copy_(torch.from_numpy(value))
     bench.rate.lr, bench.rate.decay = plain.lr, 1.0 - plain.lr * plain.weight_decay
+    whole = {n: torch.from_numpy(v) for n, v in job.offered.items()}
+    samples = samples_of(local.batches, job)
+    with torch.no_grad():
+        for path, leaf in bench.fused.items():
+            leaf.begin(whole.pop(f"{path}.weight"), whole.pop(f"{path}.bias"), samples)
+        state = bench.module.state_dict(keep_vars=True)
+        for name, value in whole.items():
+            state[name].copy_(value)
     loss_sum, seen, steps = 0.0, 0, 0
     for rows in batches(local.batches, job):
         batch = torch.from_numpy(rows)
@@ -167,7 +228,18 @@ def train_lean(bench: Bench, job: Job, local: LocalPass, x: torch.Tensor, y: tor
         loss_sum += float(loss.detach()) * len(rows)
         seen += len(rows)
         steps += 1
-    after = {n: state[n].detach().numpy().copy() for n in job.offered}
+    apart = {f"{path}.weight": leaf.update() for path, leaf in bench.fused.items()}
+    state = bench.module.state_dict()
+    after = {n: state[n].numpy() for n in job.offered if apart.get(n) is None}
+    # Counters travel as they are, and must not go on counting in the report.
+    update = {n: v.copy() if v is after[n] else v for n, v in difference(after, job.offered).items()}
+    update = {n: update[n] if (u := apart.get(n)) is None else u.numpy() for n in job.offered}
     weight = float(len(job.rows)) if local.weigh == "samples" else 1.0
     stats = {"loss": loss_sum / max(seen, 1), "samples": float(len(job.rows)), "steps": float(steps)}
-    return Report(job.task, job.client, difference(after, job.offered), weight, stats)
+    return Report(job.task, job.client, update, weight, stats)
+
+
+def samples_of(plan: BatchPlan, job: Job) -> int:
+    """How many samples a pass goes through at most."""
+    steps = job.steps or plan.steps
+    return steps * plan.size if steps else plan.epochs * len(job.rows)

@@ -59,7 +59,7 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
     A forward pass on the sample shows which leaves are used more than once; these cannot update themselves on the way.
     """
     stack = Stack()
-    again = _used_again(module, sample) if sample is not None else frozenset()
+    again = used_again(module, sample) if sample is not None else frozenset()
     shapes = {n: v.shape for n, v in module.state_dict().items()}
     twin = copy.deepcopy(module)
     places: dict[str, tuple[nn.Module, str]] = {}
@@ -93,7 +93,7 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
     return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes)
 
 
-def _used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
+def used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
     """The paths of the leaves that one forward pass uses more than once."""
     calls: Counter[str] = Counter()
     hooks = [
