@@ -65,7 +65,7 @@ def spec_of(name: str, edge: dict[str, Any] | None, asked: argparse.Namespace, s
         "algorithm": {"use": "fedavg", **task["local"], "epochs": EPOCHS, "batch": BATCH},
         "pace": {"use": "readiness", "cohort": round(3.5 * cohort) if edge is None else 10 if name == "fedgs" else cohort},
         "stop": {"rounds": asked.rounds or task["rounds"]},
-        "run": {"execute": "stacked"},
+        "run": {"execute": "stacked", "threads": 2},
     }  # fmt: skip
     if name == "fedgs" and edge:
         edge = {**edge, "per_sync": task["fedgs"][0], "syncs": task["fedgs"][1]}

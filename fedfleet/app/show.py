@@ -89,7 +89,11 @@ def shown_demo(answer: dict[str, Any]) -> str:
         f"{r['never']:>16}"
         for r in answer["runs"]
     ]
-    return "\n".join([*lines, f"report: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
+    lines += ["", f"{'users, method':<22}  {'accuracy':>8}  {'virtual time':>13}"]
+    lines += [
+        f"{r['method']:<22}  {percent(r['accuracy']):>8}  {span(r['virtual_seconds']):>13}" for r in answer["users"]
+    ]
+    return "\n".join([*lines, "", f"report: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
 
 
 def percent(x: float | None) -> str:

@@ -12,7 +12,7 @@ from fedfleet.core.parts import BatchPlan, Job, LocalPass, Task
 from fedfleet.learn.optimisers import sgd
 from fedfleet.run.executors.stacked.executor import open_place, train_cohort
 
-_COHORT, _STEPS, _BATCH = 10, 3, 10
+_COHORT, _STEPS, _BATCH, _REPEATS = 10, 3, 10, 3
 
 
 def candidates(device: str, threads: int) -> list[tuple[str, int]]:
@@ -43,6 +43,9 @@ def _seconds(task: Task, form: str, device: str, threads: int) -> float:
     rows = [(np.arange(_BATCH * _STEPS) + i * _BATCH) % n for i in range(_COHORT)]
     jobs = [Job(i, i, i, 0, params, local, rows[i]) for i in range(_COHORT)]
     train_cohort(where, jobs)
-    start = time.perf_counter()
-    train_cohort(where, jobs)
-    return time.perf_counter() - start
+    found: list[float] = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        train_cohort(where, jobs)
+        found.append(time.perf_counter() - start)
+    return min(found)  # what else runs on this machine can only make it slower
