@@ -79,7 +79,8 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
     except ValidationError as wrong:
         # Of a union, the branch that is None says nothing to a person.
         errors = [e for e in wrong.errors() if e["type"] != "none_required"] or wrong.errors()
-        said = errors[0]["msg"]
+        first, *others = dict.fromkeys(e["msg"] for e in errors)
+        said = ", or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
         raise BadInput(f"{where} = {value!r}: {said[0].lower()}{said[1:]}") from None
 
 
