@@ -18,6 +18,7 @@ import torch
 
 from benchmarks.peers.work import CHECKED, State, Work, intervals, read_work, wait, write_result
 from fedfleet.core.parts import Algorithm, BatchPlan, Dataset, Job, LocalPass, Task
+from fedfleet.core.records import Context
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
 from fedfleet.learn.optimisers import sgd
@@ -85,7 +86,7 @@ def run(work: Work, task: Task, asked: dict[str, Any]) -> Round:
             total = fold.zero(server)
             for report in executor.train(jobs(params)):
                 assert fold.check(server, report) is None
-                total = fold.add(total, report, None)  # type: ignore[arg-type]  # the exact mean needs no context
+                total = fold.add(total, report, Context(0, 0.0, report.client))
         found = fold.finish(total)
         assert found is not None
         return method.apply(server, found).params

@@ -98,7 +98,7 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class EdgeRule:
     """How edges spend their turns. `plan` gets all edges of a wave together, since the server may weigh them against each
-    other before they begin, and it tells `seconds` how long their last turns took through their memory ("seconds")."""
+    other before they begin. How long an edge's last turn took is in its memory, as "seconds"."""
 
     name: str
     plan: Callable[[Sequence[Visit]], Sequence[Turn]]

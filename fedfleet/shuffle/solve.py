@@ -65,12 +65,13 @@ def solve_many(problems: Sequence[Problem], *, quick: bool = True) -> list[Solut
     """Plans for many users, in their order; users of one shape are solved side by side, at a cost linear in users."""
     if not quick:
         return [solve(p) for p in problems]
-    groups: dict[tuple[object, ...], list[int]] = {}
+    groups: dict[tuple[int, int, bool, bool], list[int]] = {}
     for k, p in enumerate(problems):
-        groups.setdefault((*p.counts.shape, p.time_balance, p.js_root), []).append(k)
+        devices, classes = p.counts.shape
+        groups.setdefault((devices, classes, p.time_balance, p.js_root), []).append(k)
     found: dict[int, Solution] = {}
-    for (v, c, *_), members in groups.items():
-        chunk = max(1, _CHUNK_ENTRIES // (int(c) * int(v) ** 2))  # type: ignore[call-overload]
+    for (v, c, _, _), members in groups.items():
+        chunk = max(1, _CHUNK_ENTRIES // (c * v**2))
         for at in range(0, len(members), chunk):
             some = members[at : at + chunk]
             found |= zip(some, _side_by_side([problems[k] for k in some]), strict=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.func import functional_call  # type: ignore[attr-defined]
+from torch.func import functional_call
 
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed

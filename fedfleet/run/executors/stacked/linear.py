@@ -12,7 +12,7 @@ small ones. No client's weights are read or written before the end of the pass, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -39,11 +39,19 @@ class Past:
     used: int = 0
 
 
-class _FusedLinear(torch.autograd.Function):
-    """y = x W' + b for each client, with W and b updated in the backward pass."""
+class SelfMoving(Protocol):
+    """A layer that takes its own step: its output, the gradient of its input, and the step itself."""
+
+    def product(self, x: torch.Tensor) -> torch.Tensor: ...
+    def back(self, grad: torch.Tensor) -> torch.Tensor: ...
+    def move(self, x: torch.Tensor, grad: torch.Tensor) -> None: ...
+
+
+class FusedStep(torch.autograd.Function):
+    """A layer's output, with the layer moved in the backward pass instead of handing its gradients on."""
 
     @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: Linear) -> torch.Tensor:
+    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: SelfMoving) -> torch.Tensor:
         del trigger
         ctx.leaf = leaf
         ctx.save_for_backward(x)
@@ -131,7 +139,7 @@ class Linear(nn.Module):
         if self.alone and stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
             if self.past is None and self.weight.stride(0) == 0:
                 self._share(x)
-            return _FusedLinear.apply(x, stack.trigger, self)
+            return FusedStep.apply(x, stack.trigger, self)
         return self.product(x)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

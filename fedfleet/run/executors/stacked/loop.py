@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from fedfleet.core.records import Report
 from fedfleet.core.trees import difference
 from fedfleet.learn.optimisers import PlainSgd
 from fedfleet.run.executors.inline import batches, train_one
-from fedfleet.run.executors.stacked.linear import Past
+from fedfleet.run.executors.stacked.linear import FusedStep, Past
 from fedfleet.run.executors.stacked.twin import used_again
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 
@@ -36,24 +35,6 @@ class Rate:
 
     lr: float = 0.0
     decay: float = 1.0
-
-
-class _FusedProduct(torch.autograd.Function):
-    """y = x W' + b, with W and b updated in the backward pass instead of handing their gradients on."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, trigger: torch.Tensor, leaf: FusedLinear) -> torch.Tensor:
-        del trigger
-        ctx.leaf = leaf
-        ctx.save_for_backward(x)
-        return leaf.product(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: torch.Tensor):
-        (grad,), (x,), leaf = grad_outputs, ctx.saved_tensors, ctx.leaf
-        down = leaf.back(grad) if ctx.needs_input_grad[0] else None
-        leaf.move(x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1]))
-        return down, None, None
 
 
 class FusedLinear(nn.Module):
@@ -100,6 +81,7 @@ class FusedLinear(nn.Module):
 
     def move(self, x: torch.Tensor, grad: torch.Tensor) -> None:
         """One step of plain SGD."""
+        x, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
         if self.past is not None and self.past.used + len(x) > len(self.past.inputs):
             self.settle()  # the layer sees more than one input for each sample
         rate, past = self.rate, self.past
@@ -123,7 +105,7 @@ class FusedLinear(nn.Module):
         self.weight, self.past = added.add_(self.weight), None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return _FusedProduct.apply(x, self.trigger, self)
+        return FusedStep.apply(x, self.trigger, self)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
-from torch.func import functional_call  # type: ignore[attr-defined]
+from torch.func import functional_call
 
 from fedfleet.core.parts import Trial
 from fedfleet.core.records import Score
