@@ -18,8 +18,8 @@ demo: setup
 	@$(BIN)/fedfleet demo --out demo
 
 test: setup
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/run/executors/test_ray.py
-	@$(BIN)/python -m pytest tests/run/executors/test_ray.py  # alone: a cluster of its own needs both cores
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/runtime/executors/test_ray.py
+	@$(BIN)/python -m pytest tests/runtime/executors/test_ray.py  # alone: a cluster of its own needs both cores
 
 lint: setup
 	@$(BIN)/ruff check .
@@ -48,7 +48,7 @@ docs: setup
 
 # Only after proto/fleet.proto changed.
 proto: setup
-	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/run/wire=proto --python_out=. --grpc_python_out=. --pyi_out=. proto/fleet.proto
+	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/runtime/wire=proto --python_out=. --grpc_python_out=. --pyi_out=. proto/fleet.proto
 
 clean:
 	@rm -rf $(VENV) demo build dist *.egg-info

@@ -23,10 +23,10 @@ def main() -> None:
     from fedfleet.core.rng import client_keys, stream
     from fedfleet.learn.zoo import fedavg
     from fedfleet.pace.rounds import readiness
-    from fedfleet.run import journal as journals
-    from fedfleet.run.executors.inline import inline
-    from fedfleet.run.executors.stacked.executor import stacked
-    from fedfleet.run.simulate import simulate
+    from fedfleet.runtime import journal as journals
+    from fedfleet.runtime.executors.inline import inline
+    from fedfleet.runtime.executors.stacked.executor import stacked
+    from fedfleet.runtime.simulate import simulate
     from fedfleet.world.devices import homogeneous
     from fedfleet.world.states import always_on
 

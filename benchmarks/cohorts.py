@@ -13,8 +13,8 @@ import os
 
 def main() -> None:
     from fedfleet.core.registry import builder
-    from fedfleet.run.executors.bench import compare
-    from fedfleet.run.executors.stacked.forms import candidates
+    from fedfleet.runtime.executors.bench import compare
+    from fedfleet.runtime.executors.stacked.forms import candidates
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="+")

@@ -26,8 +26,8 @@ def measure(clients: int, cohort: int, rounds: int) -> dict[str, float]:
     from fedfleet.core.records import Stop
     from fedfleet.core.rng import client_keys
     from fedfleet.pace.rounds import deadline
-    from fedfleet.run import journal as journals
-    from fedfleet.run.simulate import simulate
+    from fedfleet.runtime import journal as journals
+    from fedfleet.runtime.simulate import simulate
     from fedfleet.testing.toys import idle, no_data, opaque_executor
     from fedfleet.world.devices import spread
     from fedfleet.world.states import daily

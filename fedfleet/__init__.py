@@ -13,9 +13,10 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Result": ("fedfleet.app.api", "Result"),
     "load": ("fedfleet.app.api", "load"),
+    "run": ("fedfleet.app.api", "run"),
     "BadInput": ("fedfleet.core.errors", "BadInput"),
     "RunFailed": ("fedfleet.core.errors", "RunFailed"),
-    "simulate": ("fedfleet.run.simulate", "simulate"),
+    "simulate": ("fedfleet.runtime.simulate", "simulate"),
     "register": ("fedfleet.core.registry", "register"),
 }
 
@@ -25,14 +26,12 @@ if TYPE_CHECKING:
     from fedfleet.app.api import Result, load, run
     from fedfleet.core.errors import BadInput, RunFailed
     from fedfleet.core.registry import register
-    from fedfleet.run.simulate import simulate
+    from fedfleet.runtime.simulate import simulate
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "run":  # a package that can be called: see there
-        return import_module("fedfleet.run")
     if name not in _PUBLIC:
         raise AttributeError(f"module 'fedfleet' has no attribute {name!r}")
     module, attribute = _PUBLIC[name]

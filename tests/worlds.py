@@ -22,7 +22,7 @@ from fedfleet.core.records import NOTHING, Book, ClientScores, Cost, Decision, F
 from fedfleet.core.rng import client_keys
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.run.simulate import Simulation, simulate
+from fedfleet.runtime.simulate import Simulation, simulate
 from fedfleet.testing.toys import consensus, consensus_start, no_data, opaque_executor
 from fedfleet.world.states import always_on, interval_states
 

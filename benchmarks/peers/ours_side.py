@@ -23,8 +23,8 @@ from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg
-from fedfleet.run.executors.naive import naive_loop
-from fedfleet.run.executors.stacked.executor import open_place, stacked, train_cohort
+from fedfleet.runtime.executors.naive import naive_loop
+from fedfleet.runtime.executors.stacked.executor import open_place, stacked, train_cohort
 
 SEED = 7
 Round = Callable[[Tree], Tree]  # from a model to the next

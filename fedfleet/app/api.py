@@ -19,9 +19,9 @@ from fedfleet.core.events import Event
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.measure.summary import summary
-from fedfleet.run import journal as journals
-from fedfleet.run.folder import load_tree
-from fedfleet.run.simulate import simulate
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.folder import load_tree
+from fedfleet.runtime.simulate import simulate
 from fedfleet.tasks.task import make_task
 
 

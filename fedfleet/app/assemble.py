@@ -137,8 +137,8 @@ def make_task(spec: Spec) -> Task:
 
 def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
     """The executor that [run] names; `auto` is the literal one. `keep` is where a choice among its forms is kept."""
-    from fedfleet.run.executors.inline import inline
-    from fedfleet.run.executors.nested import nested as edges
+    from fedfleet.runtime.executors.inline import inline
+    from fedfleet.runtime.executors.nested import nested as edges
 
     run = spec.run
     if spec.edge is not None and run["execute"] != "ray":
@@ -148,8 +148,8 @@ def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
         case "stacked":
             return _stacked(run, task, keep)
         case "ray":
-            from fedfleet.run.executors.parcels import Recipe
-            from fedfleet.run.executors.ray import ray_executor
+            from fedfleet.runtime.executors.parcels import Recipe
+            from fedfleet.runtime.executors.ray import ray_executor
 
             recipe = Recipe("fedfleet.app.assemble:rebuild_kit", spec.toml())
             gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
@@ -162,8 +162,8 @@ def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
 
 def _stacked(run: Table, task: Task, keep: Path | None) -> Executor:
     """The stacked executor in the form that was found fastest for this model here, once and for all of this run."""
-    from fedfleet.run.executors.stacked.executor import stacked
-    from fedfleet.run.executors.stacked.forms import choose_form
+    from fedfleet.runtime.executors.stacked.executor import stacked
+    from fedfleet.runtime.executors.stacked.forms import choose_form
 
     form, threads = choose_form(task, device=run["device"], threads=run["threads"], keep=keep)
     return stacked(task, device=run["device"], threads=threads, form=form, tf32=run["tf32"])
@@ -174,7 +174,7 @@ def check_executor(spec: Spec) -> None:
     if spec.run["execute"] == "ray":
         if spec.edge is not None:
             raise BadInput('run.execute = "ray" cannot run the devices behind an [edge] yet; use inline or stacked')
-        from fedfleet.run.executors.ray import require_ray
+        from fedfleet.runtime.executors.ray import require_ray
 
         require_ray(spec.run["ray_address"])
         if spec.task["use"] == "own":
@@ -206,7 +206,7 @@ def rebuild_kit(text: str) -> tuple[Algorithm, Executor]:
     run = setup.spec.run
     if run["ray_execute"] == "inline":
         return setup.plan.algorithm, setup.executor()
-    from fedfleet.run.executors.stacked.executor import stacked
+    from fedfleet.runtime.executors.stacked.executor import stacked
 
     return setup.plan.algorithm, stacked(
         setup.task, device=run["device"], threads=run["threads"], form="merged", tf32=run["tf32"]

@@ -24,8 +24,8 @@ def bench_train(
     task: str, *, cohort: int, steps: int, batch: int, device: str, form: str | None, tf32: bool, repeats: int = 5
 ) -> dict[str, Any]:
     """The contract of `fedfleet bench train`; without a form, the fastest one for this model here."""
-    from fedfleet.run.executors.bench import compare
-    from fedfleet.run.executors.stacked.forms import candidates
+    from fedfleet.runtime.executors.bench import compare
+    from fedfleet.runtime.executors.stacked.forms import candidates
 
     built = made_up_task(task, max(200, min(cohort * steps * batch, 20_000)))
     cores = len(os.sched_getaffinity(0))

@@ -13,11 +13,11 @@ from fedfleet.app.assemble import Setup, assemble, executing, rebuild
 from fedfleet.app.report import write_report
 from fedfleet.app.runs import Finished, completed, take_folder
 from fedfleet.app.spec import load_spec
-from fedfleet.run import journal as journals
-from fedfleet.run.wire.desk import Desk
-from fedfleet.run.wire.device import Rebuilt, attend
-from fedfleet.run.wire.server import check_servable, largest_message, serve
-from fedfleet.run.wire.service import Service, listening
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.wire.desk import Desk
+from fedfleet.runtime.wire.device import Rebuilt, attend
+from fedfleet.runtime.wire.server import check_servable, largest_message, serve
+from fedfleet.runtime.wire.service import Service, listening
 
 
 def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None) -> Finished:

@@ -29,7 +29,7 @@ def profile_device(
     After a warm-up, `iterations` inferences of one sample and training steps of one batch; as in FLHetBench, images can be
     random ones of side x side pixels. Without a server the link is not known, so a wired 100 Mbit/s is assumed and said.
     """
-    from fedfleet.run.executors.probe import time_model
+    from fedfleet.runtime.executors.probe import time_model
 
     timed = time_model(made_up_task(task, 200), batch=batch, iterations=iterations, warm_up=WARM_UP, side=side)
     down, up = ([100_000.0], None) if server is None else link_speed(server)

@@ -11,9 +11,9 @@ from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.runs import opened
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.trees import content_hash
-from fedfleet.run.audit import audit
-from fedfleet.run.folder import load_tree
-from fedfleet.run.journal import digest_of
+from fedfleet.runtime.audit import audit
+from fedfleet.runtime.folder import load_tree
+from fedfleet.runtime.journal import digest_of
 
 
 def replay_run(folder: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
 from fedfleet.measure.summary import summary
 from fedfleet.measure.tasks import task_table
-from fedfleet.run.journal import digest_of
+from fedfleet.runtime.journal import digest_of
 
 
 def write_report(done: Finished) -> Path:

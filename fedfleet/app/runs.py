@@ -17,9 +17,9 @@ from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.measure.summary import summary
-from fedfleet.run import journal as journals
-from fedfleet.run.folder import Checkpoints, restore, save_tree, write_whole
-from fedfleet.run.simulate import simulate
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.folder import Checkpoints, restore, save_tree, write_whole
+from fedfleet.runtime.simulate import simulate
 
 Watch = Callable[[Sequence[Event]], None]
 # What `fedfleet run --json` answers, in this order.

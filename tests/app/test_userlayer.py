@@ -16,16 +16,16 @@ from fedfleet.core.events import ReportsGathered, TaskArrived
 from fedfleet.core.records import Cost
 from fedfleet.core.trees import content_hash
 from fedfleet.engine.nested import SYNCS, visits_of
-from fedfleet.run import journal as journals
-from fedfleet.run.audit import audit
-from fedfleet.run.executors.inline import inline
-from fedfleet.run.executors.nested import nested
-from fedfleet.run.executors.stacked.executor import stacked
-from fedfleet.run.folder import restore
-from fedfleet.run.simulate import simulate
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.audit import audit
+from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.executors.nested import nested
+from fedfleet.runtime.executors.stacked.executor import stacked
+from fedfleet.runtime.folder import restore
+from fedfleet.runtime.simulate import simulate
 from tests.app.specs import written
 from tests.app.test_cli import refused
-from tests.run.test_resume import Every
+from tests.runtime.test_resume import Every
 from tests.worlds import commits_at
 
 SPEC = """

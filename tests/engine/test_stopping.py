@@ -16,7 +16,7 @@ from fedfleet.core.events import (
 from fedfleet.core.parts import Executor
 from fedfleet.core.records import Score, Stop
 from fedfleet.pace.rounds import readiness
-from fedfleet.run.simulate import simulate
+from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
 

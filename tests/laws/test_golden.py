@@ -11,8 +11,8 @@ from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.run import journal
-from fedfleet.run.simulate import simulate
+from fedfleet.runtime import journal
+from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
 from fedfleet.world.devices import homogeneous
 from fedfleet.world.states import interval_states

@@ -13,7 +13,7 @@ from fedfleet.core.parts import BatchPlan, Job
 from fedfleet.core.records import Assignments, Context, Report, ServerState, whole_work
 from fedfleet.learn.averaging import add_to_model, fedavg, samples_processed
 from fedfleet.learn.folds import mean
-from fedfleet.run.executors.inline import batches
+from fedfleet.runtime.executors.inline import batches
 
 NOW = Context(0, 1.0, 0)
 

@@ -19,8 +19,8 @@ from fedfleet.learn.override import overridden
 from fedfleet.learn.terms import proximal
 from fedfleet.learn.zoo import centralized, fedprox, local_only
 from fedfleet.pace.rounds import readiness
-from fedfleet.run.executors.inline import inline
-from fedfleet.run.simulate import simulate
+from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.simulate import simulate
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.testing.toys import consensus
 from fedfleet.world.devices import homogeneous

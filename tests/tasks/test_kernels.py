@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs CUDA, or TRITON_INTERPRET=1", allow_module_level=True)
 
-from fedfleet.run.executors.stacked import folding, leaves
+from fedfleet.runtime.executors.stacked import folding, leaves
 from fedfleet.tasks import dropout, kernels
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -11,7 +11,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import BatchPlan, Job, LocalPass, Trial
 from fedfleet.core.registry import builder
 from fedfleet.learn.optimisers import sgd
-from fedfleet.run.executors.inline import inline
+from fedfleet.runtime.executors.inline import inline
 from fedfleet.tasks import small_images
 from fedfleet.tasks.small_images import CHARS74K, chars74k_cnn
 from fedfleet.tasks.sources import data_from, kept, locate, numbered, thinned

@@ -12,7 +12,7 @@ from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import Decision, ServerState, whole_work
 from fedfleet.core.registry import builder, names, parameters
 from fedfleet.core.rng import client_keys
-from fedfleet.run.executors.inline import inline
+from fedfleet.runtime.executors.inline import inline
 from fedfleet.tasks.digits import digits_logreg
 
 KEYS = client_keys(30)

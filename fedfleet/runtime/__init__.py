@@ -1,0 +1,1 @@
+"""ACTS: runtimes and executors. Only here does anything wait, spawn, or read a clock."""

@@ -1,0 +1,227 @@
+"""The lean loop: one client after the other, with nothing around the mathematics, on several CPU threads.
+
+Convolutions and recurrences are already near a core's peak one client at a time, so on a CPU nothing is gained by merging
+them. What can be saved is everything around them: rebuilt state, gradients that are written down only to be added, idle
+cores. Plain SGD takes the lean way below; whatever else a pass asks for is interpreted literally.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from queue import SimpleQueue
+
+import numpy as np
+import torch
+from torch import nn
+
+from fedfleet.core.parts import BatchPlan, Job, LocalPass, Task
+from fedfleet.core.records import Report
+from fedfleet.core.trees import difference
+from fedfleet.learn.optimisers import PlainSgd
+from fedfleet.runtime.executors.inline import batches, train_one
+from fedfleet.runtime.executors.stacked.linear import FusedStep, Past
+from fedfleet.runtime.executors.stacked.twin import used_again
+from fedfleet.tasks.dropout import AddressedDropout, addresses
+
+# Below this many weights a linear layer's gradient is too small to be worth avoiding.
+_WORTH_FUSING = 200_000
+
+
+@dataclass(slots=True)
+class Rate:
+    """The step that fused layers of one module take in their backward pass."""
+
+    lr: float = 0.0
+    decay: float = 1.0
+
+
+class FusedLinear(nn.Module):
+    """A linear layer that takes its own SGD step while the gradient passes through it.
+
+    Where the steps of a pass have few enough samples, its weights are those that were offered to everybody, never written
+    to, and the steps are kept beside them as a sum of low rank, as in `linear`: what they come to is the update itself.
+    """
+
+    def __init__(self, like: nn.Linear, rate: Rate) -> None:
+        super().__init__()
+        self.rate = rate
+        self.weight: torch.Tensor
+        self.bias: torch.Tensor
+        self.register_buffer("weight", like.weight.detach().clone())
+        self.register_buffer("bias", like.bias.detach().clone())
+        self.trigger = torch.zeros((), requires_grad=True)
+        self.past: Past | None = None
+
+    def begin(self, weight: torch.Tensor, bias: torch.Tensor, samples: int) -> None:
+        """Start a pass over so many samples from what was offered."""
+        out, width = weight.shape
+        self.bias.copy_(bias)
+        if self.rate.decay == 1.0 and samples * (out + width) <= out * width:
+            self.weight, self.past = weight, Past(weight.new_empty(samples, width), weight.new_empty(samples, out))
+            return
+        self.weight, self.past = weight.clone(), None
+
+    def product(self, x: torch.Tensor) -> torch.Tensor:
+        """The layer's output at its present weights."""
+        y, past = nn.functional.linear(x, self.weight, self.bias), self.past
+        if past is None or not past.used:
+            return y
+        near = x @ past.inputs[: past.used].T
+        return y.sub_(near @ past.grads[: past.used], alpha=self.rate.lr)
+
+    def back(self, grad: torch.Tensor) -> torch.Tensor:
+        """The gradient of the input from that of the output."""
+        down, past = grad @ self.weight, self.past
+        if past is None or not past.used:
+            return down
+        near = grad @ past.grads[: past.used].T
+        return down.sub_(near @ past.inputs[: past.used], alpha=self.rate.lr)
+
+    def move(self, x: torch.Tensor, grad: torch.Tensor) -> None:
+        """One step of plain SGD."""
+        x, grad = x.reshape(-1, x.shape[-1]), grad.reshape(-1, grad.shape[-1])
+        if self.past is not None and self.past.used + len(x) > len(self.past.inputs):
+            self.settle()  # the layer sees more than one input for each sample
+        rate, past = self.rate, self.past
+        if past is None:
+            self.weight.addmm_(grad.T, x, beta=rate.decay, alpha=-rate.lr)
+        else:
+            past.inputs[past.used : past.used + len(x)] = x
+            past.grads[past.used : past.used + len(x)] = grad
+            past.used += len(x)
+        self.bias.mul_(rate.decay).add_(grad.sum(0), alpha=-rate.lr)
+
+    def update(self) -> torch.Tensor | None:
+        """What the pass has added to the weights, where it was kept apart from them."""
+        past = self.past
+        return None if past is None else (past.grads[: past.used].T @ past.inputs[: past.used]).mul_(-self.rate.lr)
+
+    def settle(self) -> None:
+        """Go on with weights of its own."""
+        added = self.update()
+        assert added is not None
+        self.weight, self.past = added.add_(self.weight), None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return FusedStep.apply(x, self.trigger, self)
+
+
+@dataclass(slots=True)
+class Bench:
+    """A module made for the loop, and what it trains."""
+
+    module: nn.Module
+    plain: nn.Module
+    rate: Rate
+    params: list[nn.Parameter]
+    fused: dict[str, FusedLinear]
+    dropouts: list[AddressedDropout]
+
+
+def make_bench(task: Task) -> Bench:
+    """A module whose large linear layers update themselves; names and shapes stay those of the model."""
+    module, rate = task.build(), Rate()
+    fused: dict[str, FusedLinear] = {}
+    again = used_again(module, torch.from_numpy(task.dataset.x[:2]))
+    for path, leaf in list(module.named_modules()):
+        large = isinstance(leaf, nn.Linear) and leaf.bias is not None and leaf.weight.numel() >= _WORTH_FUSING
+        if isinstance(leaf, nn.Linear) and large and path and path not in again:
+            parent, _, last = path.rpartition(".")
+            fused[path] = FusedLinear(leaf, rate)
+            setattr(module.get_submodule(parent), last, fused[path])
+    module.train()
+    plain = task.build()
+    plain.train()
+    dropouts = [m for m in module.modules() if isinstance(m, AddressedDropout)]
+    return Bench(module, plain, rate, list(module.parameters()), fused, dropouts)
+
+
+def loop_reports(task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[Report]:
+    """The reports of these jobs in order; each thread has a module of its own and runs its kernels alone."""
+    if not jobs:
+        return []
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # one kernel thread for each of ours: more would only wait for each other
+    free: SimpleQueue[Bench] = SimpleQueue()
+    for _ in range(threads):
+        free.put(make_bench(task))
+
+    def one(job: Job) -> Report:
+        bench = free.get()
+        try:
+            assert isinstance(job.local, LocalPass)
+            if is_plain(job.local):
+                return train_lean(bench, job, job.local, x, y)
+            return train_one(bench.plain, job, job.local, x, y)
+        finally:
+            free.put(bench)
+
+    try:
+        if threads == 1:
+            return [one(job) for job in jobs]
+        with ThreadPoolExecutor(threads, initializer=alone_on_its_core) as pool:
+            return list(pool.map(one, jobs))
+    finally:
+        torch.set_num_threads(before)
+
+
+def alone_on_its_core() -> None:
+    """For a thread of ours: OpenMP keeps the number of kernel threads for each thread, and a new one would take them all."""
+    torch.set_num_threads(1)
+
+
+def is_plain(local: LocalPass) -> bool:
+    """Is this pass SGD on everything, with nothing kept at home?"""
+    return isinstance(local.optimiser, PlainSgd) and not local.terms and local.train is None and local.keep is None
+
+
+def train_lean(bench: Bench, job: Job, local: LocalPass, x: torch.Tensor, y: torch.Tensor) -> Report:
+    """One client's plain pass, in place."""
+    if not len(job.rows):
+        raise ValueError("its training shard is empty")
+    plain = local.optimiser
+    assert isinstance(plain, PlainSgd)
+    bench.rate.lr, bench.rate.decay = plain.lr, 1.0 - plain.lr * plain.weight_decay
+    whole = {n: torch.from_numpy(v) for n, v in job.offered.items()}
+    samples = samples_of(local.batches, job)
+    with torch.no_grad():
+        for path, leaf in bench.fused.items():
+            leaf.begin(whole.pop(f"{path}.weight"), whole.pop(f"{path}.bias"), samples)
+        state = bench.module.state_dict(keep_vars=True)
+        for name, value in whole.items():
+            state[name].copy_(value)
+    loss_sum, seen, steps = 0.0, 0, 0
+    for rows in batches(local.batches, job):
+        batch = torch.from_numpy(rows)
+        for leaf in bench.dropouts:
+            place = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]), steps)
+            leaf.address = torch.from_numpy(place)
+        loss = nn.functional.cross_entropy(bench.module(x[batch]), y[batch])
+        loss.backward()
+        with torch.no_grad():
+            for p in bench.params:
+                if p.grad is not None:
+                    if plain.weight_decay:
+                        p.mul_(bench.rate.decay)
+                    p.add_(p.grad, alpha=-plain.lr)
+                    p.grad = None
+        loss_sum += float(loss.detach()) * len(rows)
+        seen += len(rows)
+        steps += 1
+    apart = {f"{path}.weight": leaf.update() for path, leaf in bench.fused.items()}
+    state = bench.module.state_dict()
+    after = {n: state[n].numpy() for n in job.offered if apart.get(n) is None}
+    # Counters travel as they are, and must not go on counting in the report.
+    update = {n: v.copy() if v is after[n] else v for n, v in difference(after, job.offered).items()}
+    update = {n: update[n] if (u := apart.get(n)) is None else u.numpy() for n in job.offered}
+    weight = float(len(job.rows)) if local.weigh == "samples" else 1.0
+    stats = {"loss": loss_sum / max(seen, 1), "samples": float(len(job.rows)), "steps": float(steps)}
+    return Report(job.task, job.client, update, weight, stats)
+
+
+def samples_of(plan: BatchPlan, job: Job) -> int:
+    """How many samples a pass goes through at most."""
+    steps = job.steps or plan.steps
+    return steps * plan.size if steps else plan.epochs * len(job.rows)

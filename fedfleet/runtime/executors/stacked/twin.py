@@ -1,0 +1,133 @@
+"""The stacked twin of a model: the same forward(), with every leaf that has parameters replaced by a stacked one."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedfleet.runtime.executors.stacked import leaves
+from fedfleet.runtime.executors.stacked.linear import Linear, Stack
+from fedfleet.tasks.dropout import AddressedDropout
+
+Tensors = dict[str, torch.Tensor]
+
+
+class CannotStack(TypeError):
+    """This model has a part that no stacked leaf is known for."""
+
+
+@dataclass(slots=True)
+class Twin:
+    """A stacked model: load a stack of parameters, run it on merged batches, read the parameters back."""
+
+    module: nn.Module
+    stack: Stack
+    places: dict[str, tuple[nn.Module, str]]  # name in the tree -> leaf and attribute
+    flat: frozenset[str]  # convolution weights, which are kept with their kernel flattened
+    dropouts: list[AddressedDropout]
+    fusable: frozenset[str]  # names that a fused step can train
+    shareable: frozenset[str]  # of these, the weights that clients can share until the end of a pass
+    shapes: dict[str, torch.Size]
+
+    def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:
+        """Point the leaves at these stacks; nothing is copied but what must change its shape."""
+        self.stack.clients = clients
+        for name, value in tensors.items():
+            leaf, attribute = self.places[name]
+            setattr(leaf, attribute, value.reshape(clients, value.shape[1], -1) if name in self.flat else value)
+
+    def read(self, names: list[str]) -> Tensors:
+        """The leaves' present tensors by name, in the shapes of the model."""
+        found: Tensors = {}
+        for name in names:
+            leaf, attribute = self.places[name]
+            if isinstance(leaf, Linear):
+                leaf.settle()
+            value = getattr(leaf, attribute)
+            found[name] = value.reshape(value.shape[0], *self.shapes[name])
+        return found
+
+
+def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
+    """The stacked twin of a model, or CannotStack with the leaf that stands in the way.
+
+    A forward pass on the sample shows which leaves are used more than once; these cannot update themselves on the way.
+    """
+    stack = Stack()
+    again = used_again(module, sample) if sample is not None else frozenset()
+    shapes = {n: v.shape for n, v in module.state_dict().items()}
+    twin = copy.deepcopy(module)
+    places: dict[str, tuple[nn.Module, str]] = {}
+    flat: set[str] = set()
+    fusable: set[str] = set()
+    shareable: set[str] = set()
+    for path, leaf in list(twin.named_modules()):
+        own = [n for n, _ in leaf.named_parameters(recurse=False)] + [
+            n for n, _ in leaf.named_buffers(recurse=False) if f"{path}.{n}".lstrip(".") in shapes
+        ]
+        if not own:
+            continue
+        stacked = _stacked_leaf(stack, leaf, path)
+        if path == "":
+            twin = stacked
+        else:
+            parent, _, last = path.rpartition(".")
+            setattr(twin.get_submodule(parent), last, stacked)
+        for attribute in own:
+            name = f"{path}.{attribute}".lstrip(".")
+            places[name] = (stacked, attribute)
+            if isinstance(stacked, leaves.Conv) and attribute == "weight":
+                flat.add(name)
+            if isinstance(stacked, Linear | leaves.Conv):
+                stacked.alone = path not in again
+                if stacked.alone:
+                    fusable.add(name)
+            if isinstance(stacked, Linear) and attribute == "weight" and stacked.alone:
+                shareable.add(name)
+    dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
+    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes)
+
+
+def used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
+    """The paths of the leaves that one forward pass uses more than once."""
+    calls: Counter[str] = Counter()
+    hooks = [
+        leaf.register_forward_hook(lambda *_, path=path: calls.update([path])) for path, leaf in module.named_modules()
+    ]
+    was, exactly = module.training, next(module.parameters()).dtype
+    with torch.no_grad():
+        module.eval()(sample.to(exactly) if sample.is_floating_point() else sample)
+    module.train(was)
+    for hook in hooks:
+        hook.remove()
+    return frozenset(path for path, n in calls.items() if n > 1)
+
+
+def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
+    try:
+        match leaf:
+            case nn.Linear():
+                return Linear(stack)
+            case nn.Conv1d() | nn.Conv2d():
+                return leaves.Conv(stack, leaf)
+            case nn.BatchNorm1d() | nn.BatchNorm2d():
+                return leaves.BatchNorm(stack, leaf)
+            case nn.LayerNorm() | nn.GroupNorm():
+                return leaves.Norm(stack, leaf)
+            case nn.Embedding():
+                return leaves.Embedding(stack)
+            case nn.LSTM():
+                return leaves.Lstm(stack, leaf)
+            case _:
+                pass
+    except TypeError as wrong:
+        raise CannotStack(f"{path or 'the model'}: {wrong}") from None
+    own = [n for n, _ in leaf.named_parameters(recurse=False)]
+    if not list(leaf.children()) and len(own) == 1:
+        return leaves.Table(stack, leaf, own[0])
+    raise CannotStack(f"{path or 'the model'} is a {type(leaf).__name__}, which has parameters and no stacked form")

@@ -1,0 +1,129 @@
+"""One device: enrol, pull a task, train it, report, until the run is over."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.parts import Algorithm, Executor, Job, World
+from fedfleet.core.records import Report
+from fedfleet.runtime.gather import training_rows
+from fedfleet.runtime.wire import fleet_pb2 as pb
+from fedfleet.runtime.wire.codec import (
+    CHANNEL_OPTIONS,
+    PROTOCOL,
+    Garbled,
+    split_address,
+    tree_from_bytes,
+    tree_to_bytes,
+)
+from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
+
+PATIENCE_SECONDS = 30.0  # how long a server may be out of reach
+_CALL_SECONDS = 60.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+_OUT_OF_REACH = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_OPTIONS = (
+    *CHANNEL_OPTIONS,
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.initial_reconnect_backoff_ms", int(_FIRST_PAUSE * 1000)),
+    ("grpc.min_reconnect_backoff_ms", int(_FIRST_PAUSE * 1000)),
+    ("grpc.max_reconnect_backoff_ms", int(_LONGEST_PAUSE * 1000)),
+)
+Reply = TypeVar("Reply")
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What a device makes of the spec that it is given: the algorithm, and a world for its own data and key."""
+
+    algorithm: Algorithm
+    world: World
+    execute: Executor
+    spec_digest: str
+
+
+def attend(server: str, client: int, rebuild: Callable[[str], Rebuilt]) -> int:
+    """Serve one run as this client, and say how many tasks were reported. `rebuild` turns the spec's text into parts."""
+    if not 0 <= client < 1 << 32:
+        raise BadInput(f"--client: {client} is not the number of a client; clients count from 0")
+    host, port = split_address(server)
+    with grpc.insecure_channel(f"{host}:{port}", options=_OPTIONS) as channel:
+        stub = FleetStub(channel)
+        enrolled: pb.EnrolReply = call(stub.Enrol, pb.EnrolRequest(protocol=PROTOCOL, client=client), server)
+        kit = rebuild(enrolled.spec)
+        if kit.spec_digest != enrolled.spec_digest:
+            raise BadInput(
+                f"the server at {server} means another run by its spec than this FedFleet; install the same on both"
+            )
+        return _work_until_over(stub, server, client, kit)
+
+
+def _work_until_over(stub: FleetStub, server: str, client: int, kit: Rebuilt) -> int:
+    tasks = 0
+    while True:
+        pulled: pb.PullReply = call(stub.Pull, pb.PullRequest(client=client), server)
+        match pulled.WhichOneof("answer"):
+            case "work":
+                report = train(kit, client, pulled.work)
+                reply: pb.ReportReply = call(stub.Report, _message(report), server)
+                tasks += reply.accepted  # what came too late was not wanted any more, which is no fault
+            case "wait":
+                time.sleep(min(max(pulled.wait.seconds, 0.0), _LONGEST_PAUSE))
+            case "over":
+                return tasks
+            case other:
+                raise RunFailed(f"the server at {server} answers {other!r}, which this FedFleet does not know")
+
+
+def train(kit: Rebuilt, client: int, work: pb.Work) -> Report:
+    """Do one task's work with the literal executor, exactly as a simulation would."""
+    try:
+        offered = tree_from_bytes(work.tensors)
+    except Garbled as wrong:
+        raise RunFailed(f"client {client}, task {work.task}: the server's offer is damaged: {wrong}") from None
+    rows = training_rows(kit.world.data, client, work.round, work.share)
+    job = Job(
+        work.task,
+        client,
+        int(kit.world.keys[client]),
+        work.seed,
+        offered,
+        kit.algorithm.local(client),
+        rows,
+        work.steps,
+    )
+    return next(iter(kit.execute.train([job])))
+
+
+def _message(report: Report) -> pb.ReportRequest:
+    return pb.ReportRequest(
+        task=report.task,
+        client=report.client,
+        tensors=tree_to_bytes(report.update),
+        weight=report.weight,
+        stats=report.stats,
+    )
+
+
+def call(method: Callable[..., Reply], request: Any, server: str) -> Reply:
+    """One call, tried again with growing pauses while the server is out of reach; all calls here may be repeated."""
+    give_up, pause = time.monotonic() + PATIENCE_SECONDS, _FIRST_PAUSE
+    while True:
+        try:
+            return method(request, timeout=_CALL_SECONDS)
+        except grpc.RpcError as wrong:
+            code, details = wrong.code(), wrong.details()  # type: ignore[attr-defined]
+            if code is grpc.StatusCode.FAILED_PRECONDITION:
+                raise BadInput(f"the server at {server} refuses: {details}") from None
+            if code not in _OUT_OF_REACH:
+                raise RunFailed(f"the server at {server} failed: {code.name}: {details}") from None
+            if time.monotonic() + pause > give_up:
+                raise BadInput(f"no server answers at {server} ({details}); start one with fedfleet serve") from None
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)

@@ -1,0 +1,202 @@
+"""The runtime of a real fleet: the very same coordinator as in simulation, its commands carried out by devices.
+
+One thread, the caller's, owns the state of the run; what devices do reaches it as facts from the desk. The clock of a
+run is wall time since its beginning, on the monotonic clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import assert_never
+
+import numpy as np
+
+from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.edges import NestedPass
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.events import Event, Fact, ModelCommitted, RoundFailed, TaskArrived, TaskLost, TimerFired
+from fedfleet.core.parts import Executor, LocalPass, OpaquePass, Plan, World
+from fedfleet.core.records import Report, Roster, Wave
+from fedfleet.core.trees import Tree, tree_nbytes
+from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.state import Phase, RunState, endings
+from fedfleet.runtime.audit import keep_aggregate
+from fedfleet.runtime.gather import ClientMemory, evaluate, fold_reports
+from fedfleet.runtime.journal import Journal
+from fedfleet.runtime.wire.codec import tree_to_bytes
+from fedfleet.runtime.wire.desk import Desk, Errand
+
+# At the end, how long devices that are still at work have to come and hear that it is over.
+_FAREWELL_SECONDS = 5.0
+# What a report may hold beside the model: names, statistics, framing.
+_MESSAGE_SLACK = 1 << 20
+
+
+@dataclass(slots=True)
+class Serving:
+    """The mutable side of a served run; its thread alone touches it."""
+
+    plan: Plan
+    world: World
+    execute: Executor
+    desk: Desk
+    folder: Path
+    state: RunState
+    timer: float | None = None
+    gathered: int = 0
+    held: dict[int, Report] = field(default_factory=dict)  # arrived and not yet folded, by task
+    memory: ClientMemory = field(default_factory=ClientMemory)  # stays empty: see `check_servable`
+
+
+def check_servable(plan: Plan, devices: int) -> None:
+    """Refuse what this skeleton cannot do yet, with one sentence each."""
+    if plan.algorithm.remembers:
+        raise BadInput(
+            f"algorithm {plan.algorithm.name!r} lets clients remember, and memory does not travel over the wire yet; "
+            "simulate it with fedfleet run, or serve an algorithm without memory, such as fedavg"
+        )
+    if plan.choose.probe is not None:
+        raise BadInput(
+            f"selector {plan.choose.name!r} probes clients before it picks, which the wire cannot do yet; use uniform"
+        )
+    if plan.seed >= 1 << 64:
+        raise BadInput(f"seed: {plan.seed} does not fit into the 64 bits that travel; choose a smaller one")
+    if not 1 <= devices <= plan.clients:
+        raise BadInput(
+            f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; say 1 to {plan.clients}"
+        )
+
+
+def largest_message(plan: Plan) -> int:
+    """The most bytes that a device may send at once: twice the model, and some room."""
+    return 2 * tree_nbytes(plan.params) + _MESSAGE_SLACK
+
+
+def serve(
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    desk: Desk,
+    *,
+    devices: int,
+    journal: Journal,
+    folder: Path,
+    watch: Callable[[Sequence[Event]], None] | None = None,
+) -> RunState:
+    """Wait for `devices` enrolments, run a plan with them to its end, and return where it ended.
+
+    Events go to `journal` and, batch by batch, to `watch`; every aggregate is kept in `folder`, for a replay needs it.
+    """
+
+    def tell(events: Sequence[Event]) -> None:
+        journal.append(events)
+        if any(isinstance(e, ModelCommitted | RoundFailed) for e in events):
+            journal.flush()  # what happened in reality cannot be computed again
+        if watch is not None:
+            watch(events)
+
+    desk.await_enrolled(devices)
+    first = begin(plan)
+    run = Serving(plan, world, execute, desk, folder, first.state)
+    tell(first.outcomes)
+    for command in first.commands:
+        carry_out(run, command)
+    while run.state.phase is not Phase.DONE:
+        fact = next_fact(run)
+        run.state, outcomes, commands = step(plan, run.state, fact)
+        tell((fact, *outcomes))
+        if any(isinstance(e, RoundFailed) for e in outcomes):
+            forget_wasted(run)
+        for command in commands:
+            carry_out(run, command)
+    return run.state
+
+
+def next_fact(run: Serving) -> Fact:
+    """What happens next. What ended after it was given up is no fact: it stays as if it had come too late."""
+    while True:
+        state = run.state
+        busy = {int(wave.asked.clients[task - wave.first]) for task, wave in state.running.items()}
+        asking = state.book.asking and state.phase is Phase.OPEN
+        fact, report = run.desk.next_fact(run.timer, busy, (lambda idle: roster(run, idle)) if asking else None)
+        if isinstance(fact, TaskArrived | TaskLost) and fact.task not in state.running:
+            continue
+        if report is not None:
+            run.held[report.task] = report
+        if isinstance(fact, TimerFired):
+            run.timer = None
+        return fact
+
+
+def carry_out(run: Serving, command: Command) -> None:
+    """Do what the coordinator asks; answers come back as facts by way of the desk."""
+    match command:
+        case FindCandidates():
+            pass  # the state itself says that it is asking, and `next_fact` answers as soon as someone is idle
+        case Probe():
+            raise RunFailed(f"selector {run.plan.choose.name!r} probes clients, which the wire cannot do yet")
+        case Send():
+            run.desk.hand_out(errands(run.plan, run.world, command.wave))
+        case WakeAt():
+            run.timer = command.time
+        case Gather():
+            gather(run, command)
+        case Forget():
+            run.desk.withdraw(command.tasks.tolist())
+        case Evaluate():
+            run.desk.answer(evaluate(run.plan, run.world, run.execute, run.memory, command, run.state.book.now))
+        case Finish():
+            run.desk.finish(command.reason, _FAREWELL_SECONDS)
+        case _:
+            assert_never(command)
+
+
+def roster(run: Serving, idle: list[int]) -> Roster:
+    """These clients as candidates."""
+    clients = np.array(idle, np.int64)
+    return Roster(clients, run.world.keys[clients], run.world.data.sizes(run.state.book.round)[clients])
+
+
+def errands(plan: Plan, world: World, wave: Wave) -> list[Errand]:
+    """The tasks of a wave as they travel; a model that is offered to many is encoded once."""
+    sizes = world.data.sizes(wave.round)
+    encoded: dict[int, tuple[Tree, bytes]] = {}  # the tree is held too, so that no other can take its id
+    found: list[Errand] = []
+    for slot, client in enumerate(wave.asked.clients.tolist()):
+        offered, share = plan.algorithm.offer(wave.server, client), float(wave.asked.share[slot])
+        if id(offered) not in encoded:
+            encoded[id(offered)] = (offered, tree_to_bytes(offered))
+        tensors, steps = encoded[id(offered)][1], int(wave.asked.steps[slot])
+        heaviest = heaviest_report(plan.algorithm.local(client), math.ceil(share * sizes[client]))
+        found.append(
+            Errand(wave.first + slot, client, wave.round, tensors, steps, share, plan.seed, wave.time, heaviest)
+        )
+    return found
+
+
+def heaviest_report(local: LocalPass | OpaquePass | NestedPass, samples: int) -> float:
+    """The most that an honest report can weigh; an opaque pass may weigh its reports as it likes.
+
+    Without this limit one device could claim so much weight that the fold's total overflows and the run fails.
+    """
+    if not isinstance(local, LocalPass):
+        return math.inf
+    return float(samples) if local.weigh == "samples" else 1.0
+
+
+def gather(run: Serving, command: Gather) -> None:
+    """Fold what these tasks brought, in task order, and keep the aggregate before it becomes a fact."""
+    reports = [run.held.pop(task) for task in command.tasks]
+    fact = fold_reports(run.plan, run.memory, command.server, command.contexts, reports, run.state.book.now)
+    keep_aggregate(run.plan, run.folder, run.gathered, fact)
+    run.gathered += 1
+    run.desk.answer(fact)
+
+
+def forget_wasted(run: Serving) -> None:
+    """A round failed: reports that arrived for it will never be gathered."""
+    awaited = {e.task for e in endings(run.state.ended)} | {e.task for e in endings(run.state.gathering)}
+    run.held = {task: report for task, report in run.held.items() if task in awaited}

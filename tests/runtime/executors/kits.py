@@ -1,0 +1,52 @@
+"""What workers rebuild in tests: real or toy parts that leave marks, take their time, raise or die when they are told to.
+
+A recipe's text is one line of JSON with what shall go wrong, then a spec (none: the toy).
+"""
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from fedfleet.runtime.executors.parcels import Recipe
+from fedfleet.testing.toys import consensus, opaque_executor
+
+
+def misled(spec="", **says):
+    """A recipe for this module's `kit`."""
+    return Recipe("tests.runtime.executors.kits:kit", f"{json.dumps(says, default=str)}\n{spec}")
+
+
+def kit(text):
+    """Algorithm and executor, with the trouble that the first line asks for."""
+    line, _, spec = text.partition("\n")
+    says = json.loads(line)
+    if spec:
+        from fedfleet.app.assemble import rebuild_kit
+
+        algorithm, inner = rebuild_kit(spec)
+    else:
+        algorithm, inner = consensus(remembers=True), opaque_executor()
+
+    def train(jobs):
+        for job in jobs:
+            if "marks" in says:
+                first = not list(Path(says["marks"]).glob(f"{job.task}-*"))
+                (Path(says["marks"]) / f"{job.task}-{os.getpid()}").touch()
+                if first and job.task == says.get("holds"):
+                    time.sleep(60)  # until someone kills this process
+            time.sleep(says.get("pauses", {}).get(str(job.client), says.get("pause", 0)))
+            if job.client == says.get("raises"):
+                raise KeyError("out of luck")
+            if job.client == says.get("dies"):
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield from inner.train([job])
+
+    return algorithm, replace(inner, train=train)
+
+
+def beginners(folder, task):
+    """The processes that began this task."""
+    return {int(path.name.partition("-")[2]) for path in Path(folder).glob(f"{task}-*")}

@@ -1,0 +1,124 @@
+"""Checkpoints: from each of them a run goes on to the same events, models and memories."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.parts import Selector
+from fedfleet.core.records import Stop, whole_work
+from fedfleet.core.trees import content_hash
+from fedfleet.engine.checkpoint import freeze, thaw
+from fedfleet.runtime import folder as folders
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.folder import Checkpoints, checkpoint_files, restore, write_whole
+from fedfleet.runtime.simulate import simulate
+from fedfleet.testing.toys import consensus, opaque_executor
+from tests.worlds import commits_at, even_fleet, fleets, paces, toy_plan, world_of
+
+
+def counting_selector():
+    """A selector with state: it prefers those whom it has seen least."""
+
+    def pick(state, roster, n, draw):
+        order = np.lexsort((roster.clients, state["seen"][roster.clients]))
+        return whole_work(roster.clients[order[:n]])
+
+    def learn(state, ended, now):
+        seen = state["seen"].copy()
+        np.add.at(seen, ended.clients, 1)
+        return {"seen": seen}
+
+    return Selector("counting", pick, learn, initial={"seen": np.zeros(16, np.int64)})
+
+
+class Every:
+    """Keeps every checkpoint of a run, not only the newest."""
+
+    def __init__(self, folder, journal):
+        self.inner, self.folder, self.count = Checkpoints(folder, journal, 1), folder, 0
+
+    def settled(self, sim):
+        before = set(checkpoint_files(self.folder))
+        self.inner.settled(sim)
+        for path in set(checkpoint_files(self.folder)) - before:
+            keep = self.folder / f"kept-{self.count}"
+            keep.mkdir()
+            (keep / path.name).write_bytes(path.read_bytes())
+            self.count += 1
+
+
+def run_keeping_everything(plan, world, folder, *, eager):
+    journal = journals.create(folder / "run.db")
+    sim = simulate(plan, world, opaque_executor(), journal=journal, keeper=Every(folder, journal), eager=eager)
+    journal.close()
+    return sim, journal.digest
+
+
+@settings(deadline=None, derandomize=True, max_examples=12)
+@given(fleets(), paces())
+def test_every_checkpoint_leads_to_the_same_end(tmp_path_factory, fleet, pace):
+    for eager in (False, True):
+        tmp_path = tmp_path_factory.mktemp("run")
+        algorithm = consensus(remembers=True)
+        plan = toy_plan(pace.policy(), len(fleet), algorithm=algorithm, choose=counting_selector(), stop=Stop(rounds=6))
+        world = world_of(fleet)
+        straight, digest = run_keeping_everything(plan, world, tmp_path, eager=eager)
+        for kept in tmp_path.glob("kept-*"):
+            sim, position = restore(kept, plan, world_of(fleet), opaque_executor(), eager=eager)
+            journal = journals.reopen(tmp_path / "run.db")
+            journal.truncate(position)
+            done = simulate(plan, world_of(fleet), opaque_executor(), journal=journal, resume=sim)
+            journal.close()
+            assert journal.digest == digest
+            assert content_hash(done.state.server.params) == content_hash(straight.state.server.params)
+            assert np.array_equal(done.state.selector["seen"], straight.state.selector["seen"])
+            ours = {c: m["count"].tolist() for c, m in done.memory.own.items()}
+            assert ours == {c: m["count"].tolist() for c, m in straight.memory.own.items()}
+
+
+def test_tasks_in_flight_survive_a_checkpoint(tmp_path):
+    plan = toy_plan(commits_at(4, 2), 8, algorithm=consensus(remembers=True), stop=Stop(rounds=12))
+    world = world_of(even_fleet(8, [1.0, 2.0, 30.0, 4.0, 5.0, 60.0, 7.0, 8.0]))
+    journal = journals.create(tmp_path / "run.db")
+    in_flight = []
+
+    class Look:
+        def settled(self, sim):
+            meta, arrays = (
+                freeze(sim.state) if sim.state.phase.value == "open" and not sim.state.book.asking else (None, {})
+            )
+            if meta:
+                in_flight.append(len(sim.state.running))
+                assert thaw(meta, arrays).book == sim.state.book
+
+    simulate(plan, world, opaque_executor(), journal=journal, keeper=Look())
+    assert max(in_flight) >= 2
+
+
+def test_a_torn_checkpoint_falls_back_to_the_one_before(tmp_path):
+    plan, world = toy_plan(commits_at(4, 2), 8, stop=Stop(rounds=6)), world_of(even_fleet(8))
+    journal = journals.create(tmp_path / "run.db")
+    simulate(plan, world, opaque_executor(), journal=journal, keeper=Checkpoints(tmp_path, journal, 1))
+    journal.close()
+    newest, before = checkpoint_files(tmp_path)
+    whole = restore(tmp_path, plan, world, opaque_executor(), eager=False)
+    newest.write_bytes(newest.read_bytes()[:100])
+    fallen = restore(tmp_path, plan, world, opaque_executor(), eager=False)
+    assert fallen[0].state.book.version == whole[0].state.book.version - 1
+    before.write_bytes(b"")
+    assert restore(tmp_path, plan, world, opaque_executor(), eager=False) is None
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "model"
+    write_whole(path, b"old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folders.os, "fsync", full)
+    with pytest.raises(RunFailed, match="free some space"):
+        write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert {p.name for p in tmp_path.iterdir()} == {"model"}
