@@ -17,14 +17,16 @@ import numpy as np
 import torch
 
 from benchmarks.peers.work import CHECKED, State, Work, intervals, read_work, wait, write_result
-from fedfleet.core.parts import Algorithm, BatchPlan, Dataset, Job, LocalPass, Task
+from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Task
+from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Context
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg
 from fedfleet.runtime.executors.naive import naive_loop
-from fedfleet.runtime.executors.stacked.executor import open_place, stacked, train_cohort
+from fedfleet.runtime.executors.stacked.executor import stacked, train_cohort
+from fedfleet.runtime.executors.stacked.place import open_place
 
 SEED = 7
 Round = Callable[[Tree], Tree]  # from a model to the next
@@ -46,7 +48,8 @@ def our_jobs(work: Work, local: LocalPass) -> Callable[[Tree], list[Job]]:
     rows = np.argsort(order, axis=1) + each * np.arange(work.cohort)[:, None]
 
     def jobs(params: Tree) -> list[Job]:
-        return [Job(i, i, int(keys[i]), SEED, params, local, rows[i]) for i in range(work.cohort)]
+        offer = Offer(params)
+        return [Job(i, i, int(keys[i]), SEED, offer, local, rows[i]) for i in range(work.cohort)]
 
     return jobs
 
@@ -56,7 +59,7 @@ def loop(work: Work, task: Task, asked: dict[str, Any]) -> Round:
     torch.set_num_threads(asked["threads"])
     x = torch.from_numpy(task.dataset.x).to(work.device)
     y = torch.from_numpy(task.dataset.y).to(work.device)
-    jobs = our_jobs(work, LocalPass(sgd(work.lr), BatchPlan(work.batch, steps=work.steps)))
+    jobs = our_jobs(work, LocalPass(sgd(), BatchPlan(work.batch, steps=work.steps), rate=work.lr))
     return lambda params: mean(naive_loop(task, jobs(params), x, y, lr=work.lr))
 
 
@@ -65,14 +68,14 @@ def train(work: Work, task: Task, asked: dict[str, Any]) -> Round:
     where = open_place(
         task, device=work.device, threads=asked["threads"], form=asked["form"], tf32=work.tf32, graphs=True
     )
-    jobs = our_jobs(work, LocalPass(sgd(work.lr), BatchPlan(work.batch, steps=work.steps)))
+    jobs = our_jobs(work, LocalPass(sgd(), BatchPlan(work.batch, steps=work.steps), rate=work.lr))
     return lambda params: mean(train_cohort(where, jobs(params)))
 
 
 def run(work: Work, task: Task, asked: dict[str, Any]) -> Round:
     """What a run does: the stacked executor, every report checked, the exact mean, the server's step."""
     method: Algorithm = fedavg(lr=work.lr, steps=work.steps, batch=work.batch, weigh="one")
-    local = method.local(0)
+    local = method.local(0, {})
     assert isinstance(local, LocalPass)
     jobs, fold = our_jobs(work, local), method.fold
     executor = stacked(task, device=work.device, threads=asked["threads"], form=asked["form"], tf32=work.tf32)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fedfleet.app.spec import with_words
 from fedfleet.app.tables import build_part, resolve_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
@@ -20,33 +22,39 @@ def made_up_task(name: str, samples: int) -> Task:
     return build_part("tasks", table)(0)
 
 
+def _words(settings: Sequence[str]) -> dict[str, Any]:
+    """`key=value` words as an algorithm's parameters."""
+    return with_words({}, settings)
+
+
 def bench_train(
-    task: str, *, cohort: int, steps: int, batch: int, device: str, form: str | None, tf32: bool, repeats: int = 5
+    task: str,
+    *,
+    cohort: int,
+    steps: int,
+    batch: int,
+    device: str,
+    form: str | None,
+    tf32: bool,
+    algorithm: str = "fedavg",
+    settings: Sequence[str] = (),
+    repeats: int = 5,
 ) -> dict[str, Any]:
     """The contract of `fedfleet bench train`; without a form, the fastest one for this model here."""
-    from fedfleet.runtime.executors.bench import compare
+    from fedfleet.runtime.executors.bench import Bench, compare, compare_algorithm
     from fedfleet.runtime.executors.stacked.forms import candidates
 
     built = made_up_task(task, max(200, min(cohort * steps * batch, 20_000)))
     cores = len(os.sched_getaffinity(0))
     asked = [(form, cores)] if form else candidates(device, cores)
-    found = [
-        compare(
-            built,
-            cohort=cohort,
-            steps=steps,
-            batch=batch,
-            device=device,
-            threads=n,
-            tf32=tf32,
-            form=f,
-            repeats=repeats,
-        )
-        for f, n in asked
-    ]
+    benches = [Bench(built, cohort, steps, batch, device, n, tf32, f, repeats) for f, n in asked]
+    words = {"batch": batch, **_words(settings)}
+    named = build_part("algorithms", resolve_part("algorithms", {"use": algorithm, **words}, "--algorithm"))
+    plain = algorithm == "fedavg" and not settings
+    found = [compare(bench) if plain else compare_algorithm(bench, named) for bench in benches]
     best = min(found, key=lambda c: c.stacked_seconds)
     naive = min(c.naive_seconds for c in found)
     return {
         **asdict(best), "naive_seconds": naive, "ratio": naive / best.stacked_seconds, "task": task, "cohort": cohort,
-        "steps": steps, "batch": batch, "device": device,
+        "steps": steps, "batch": batch, "device": device, "algorithm": algorithm,
     }  # fmt: skip

@@ -17,7 +17,7 @@ from fedfleet.app.runs import Finished, perform
 from fedfleet.app.show import percent, span
 from fedfleet.app.spec import resolve
 from fedfleet.core.edges import NestedPass
-from fedfleet.core.parts import Job
+from fedfleet.core.parts import Job, Offer
 from fedfleet.engine.nested import visits_of
 from fedfleet.measure.learning import time_to_accuracy
 from fedfleet.shuffle import Problem, problem_from, score, solve
@@ -71,10 +71,10 @@ def _row(name: str, done: Finished) -> dict[str, Any]:
 def one_user() -> Problem:
     """The exchange that the user with most devices faces in the first round."""
     setup = assemble(resolve(users_spec(METHODS["ShuffleFL"][1])))
-    inside = setup.plan.algorithm.local(0)
+    inside = setup.plan.algorithm.local(0, {})
     assert isinstance(inside, NestedPass)
     user = int(np.argmax(np.bincount(inside.fleet.users.user_of)))
-    job = Job(0, user, 0, SEED, {}, inside, setup.world.data.shard(user, "train", 0))
+    job = Job(0, user, 0, SEED, Offer({}), inside, setup.world.data.shard(user, "train", 0))
     (visit,) = visits_of([job])
     data = setup.task.dataset
     return problem_from({

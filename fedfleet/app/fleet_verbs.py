@@ -174,6 +174,13 @@ def bench_train_verb(
     tf32: Annotated[
         bool, typer.Option("--tf32", help="On a GPU: TF32 for products; the difference is reported.")
     ] = False,
+    algorithm: Annotated[
+        str,
+        typer.Option(help="Whose client half; with any but fedavg, stacked is compared with our own inline executor."),
+    ] = "fedavg",
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Its parameters, such as momentum=0.9.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train one cohort by the loop that everybody writes, and stacked; print both times and how far the models lie apart."""
@@ -183,5 +190,8 @@ def bench_train_verb(
 
     chosen = None if form is None else one_of("--form", form, ("merged", "loop"))
     place = one_of("--device", device, ("cpu", "cuda"))
-    got = bench_train(task, cohort=cohort, steps=steps, batch=batch, device=place, form=chosen, tf32=tf32)
+    got = bench_train(
+        task, cohort=cohort, steps=steps, batch=batch, device=place, form=chosen, tf32=tf32, algorithm=algorithm,
+        settings=words or (),
+    )  # fmt: skip
     answer(got, as_json, shown_metrics)

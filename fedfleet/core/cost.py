@@ -27,4 +27,6 @@ def seconds_of(cost: Cost, down_kbps: Floats, up_kbps: Floats, seconds_per_sampl
 
 def scaled(cost: Cost, byte_scale: float) -> Cost:
     """The cost as if the model had its declared size: bytes scale, samples do not."""
-    return cost if byte_scale == 1.0 else Cost(cost.samples, cost.bytes_down * byte_scale, cost.bytes_up * byte_scale)
+    if byte_scale == 1.0:
+        return cost
+    return Cost(cost.samples, cost.bytes_down * byte_scale, cost.bytes_up * byte_scale, cost.batches)

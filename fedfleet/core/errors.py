@@ -22,6 +22,10 @@ class RunFailed(FedFleetError):
     """A run that began properly cannot go on."""
 
 
+class Refused(Exception):
+    """A report cannot be used; its text is the reason. The report is rejected and the run goes on."""
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint with the closest known name: `; did you mean 'oort'?`, else the list of what there is.
 

@@ -1,14 +1,19 @@
 """The exact mean: sums that no order of arrival, chunking, process or edge can change by a bit.
 
-Each report is rounded once to 64-bit fixed point, acc += rint(float64(x) * weight * 2^K); integer addition is
+Each report is rounded once to 64-bit fixed point, acc += rint(float64(x) * weight * factor * 2^K); integer addition is
 associative, so the rest cannot matter. K = 62 - ceil(log2(bound * largest total weight)) leaves no room for overflow
-as long as every element obeys its bound and the weights their limit, which `refusal` enforces.
+as long as every element obeys its bound, factors lie in [-1, 1] and the weights obey their limit, which `refusal` and
+`overweight` enforce.
+
+A report may give some leaves, or some elements of a leaf, less than its whole weight (a client that trained only part of the
+model). What is missing is added up beside the sums, exactly as well, and leaves the denominator of that leaf or element.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -40,11 +45,17 @@ def scale_for(bound: float, total_weight: float, *, two_limbs: bool = False) -> 
     return Scale(bound, 62 - math.ceil(math.log2(bound * total_weight)), two_limbs)
 
 
+# The share of a report's weight that each leaf, or each element of a leaf, gets; leaves that are not named get all of it.
+Parts = Mapping[str, "float | NDArray[np.floating[Any]]"]
+
+
 @dataclass(slots=True)
 class Accumulator:
     """Fixed-point sums by leaf, and the exact total weight as an integer of 2^-60. Working memory: `add` consumes it.
 
-    `closed` is the mean, from whoever has summed and divided elsewhere (an accelerator); then there are no sums any more.
+    `lacking` is the weight that single leaves did not get, in the same unit; `thin` the weight that single elements did not
+    get, as fixed point of `thin_power` bits. `closed` is the mean, from whoever has summed and divided elsewhere (an
+    accelerator); then there are no sums any more.
     """
 
     sums: dict[str, NDArray[np.int64]]
@@ -52,6 +63,8 @@ class Accumulator:
     weight: int = 0
     count: int = 0
     closed: Tree | None = None
+    lacking: dict[str, int] = field(default_factory=dict[str, int])
+    thin: dict[str, NDArray[np.int64]] = field(default_factory=dict[str, NDArray[np.int64]])
 
 
 def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
@@ -62,11 +75,31 @@ def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
     )
 
 
-def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], total_weight: float) -> str | None:
-    """Why a report may not enter the sum: wrong shape, not finite, beyond its bound, impossible weight; None if it may."""
+def weight_refusal(weight: float, total_weight: float) -> str | None:
+    """Why nothing can weigh this; None if it can."""
     least = math.ldexp(1.0, -_WEIGHT_BITS)  # less would count as nothing, and nothing has no mean
     if not least <= weight <= total_weight:
         return f"its weight {weight} is not in [{least:.3g}, {total_weight:g}]"
+    return None
+
+
+def overweight(acc: Accumulator, weight: float, total_weight: float) -> str | None:
+    """Why no more of this weight fits into the sum: beyond the limit the fixed-point sums could overflow; None if it fits."""
+    if acc.weight + units(weight) > total_weight * 2.0**_WEIGHT_BITS:
+        return f"with its weight {weight:g} those of one commit would exceed {total_weight:g}; raise the fold's total_weight"
+    return None
+
+
+def units(weight: float) -> int:
+    """A weight as an integer of 2^-60."""
+    return round(math.ldexp(weight, _WEIGHT_BITS))
+
+
+def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], total_weight: float) -> str | None:
+    """Why a report may not enter the sum: wrong shape, not finite, beyond its bound, impossible weight; None if it may."""
+    odd = weight_refusal(weight, total_weight)
+    if odd:
+        return odd
     if not like and not update:
         return None
     odd = mismatch(update, like)
@@ -84,23 +117,55 @@ def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], t
     return None
 
 
-def add(acc: Accumulator, update: Tree, weight: float, scales: dict[str, Scale]) -> Accumulator:
-    """The sum with one more weighted update."""
+def add(
+    acc: Accumulator,
+    update: Tree,
+    weight: float,
+    scales: dict[str, Scale],
+    *,
+    factor: float = 1.0,
+    parts: Parts | None = None,
+    total_weight: float = 2.0**24,
+) -> Accumulator:
+    """The sum with one more weighted update; `factor` scales the update and not its weight, `parts` both, leaf by leaf."""
     _open(acc)
     for name, scale in scales.items():
-        factor = math.ldexp(weight, scale.power)
+        part = parts.get(name) if parts is not None else None
+        whole = math.ldexp(weight * factor, scale.power)
         x, total = update[name].reshape(-1), acc.sums[name].reshape(-1)
         fine = acc.fine[name].reshape(-1) if scale.two_limbs else None
+        each = None if part is None or isinstance(part, float) else np.asarray(part, np.float64).reshape(-1)
+        if isinstance(part, float):
+            whole *= part
         for a in range(0, len(x), _BLOCK):
             scaled = x[a : a + _BLOCK].astype(np.float64)
-            scaled *= factor
+            if each is not None:
+                scaled *= each[a : a + _BLOCK]
+            scaled *= whole
             coarse = np.rint(scaled)
             total[a : a + _BLOCK] += coarse.astype(np.int64)
             if fine is not None:  # the remainder is exact in float64, and small
                 fine[a : a + _BLOCK] += np.rint((scaled - coarse) * 2.0**_LIMB_BITS).astype(np.int64)
-    acc.weight += round(math.ldexp(weight, _WEIGHT_BITS))
+        if part is not None:
+            lack(acc, name, weight, part, acc.sums[name].shape, total_weight)
+    acc.weight += units(weight)
     acc.count += 1
     return acc
+
+
+def lack(acc: Accumulator, name: str, weight: float, part: Any, shape: tuple[int, ...], total_weight: float) -> None:
+    """Note what this leaf, or each of its elements, did not get of a report's weight."""
+    if isinstance(part, float):
+        acc.lacking[name] = acc.lacking.get(name, 0) + units(weight * (1.0 - part))
+        return
+    missing = weight * (1.0 - np.asarray(part, np.float64).reshape(shape))
+    missing = np.rint(np.ldexp(missing, thin_power(total_weight))).astype(np.int64)
+    acc.thin[name] = acc.thin[name] + missing if name in acc.thin else missing
+
+
+def thin_power(total_weight: float) -> int:
+    """The bits behind the point of what elements lack: as fine as cannot overflow."""
+    return 62 - math.ceil(math.log2(total_weight))
 
 
 def merge(a: Accumulator, b: Accumulator) -> Accumulator:
@@ -110,6 +175,10 @@ def merge(a: Accumulator, b: Accumulator) -> Accumulator:
         total += b.sums[name]
     for name, total in a.fine.items():
         total += b.fine[name]
+    for name, missing in b.lacking.items():
+        a.lacking[name] = a.lacking.get(name, 0) + missing
+    for name, missing in b.thin.items():
+        a.thin[name] = a.thin[name] + missing if name in a.thin else missing
     a.weight += b.weight
     a.count += b.count
     return a
@@ -120,8 +189,13 @@ def _open(*accs: Accumulator) -> None:
         raise RunFailed("a sum that was divided already cannot be added to; fold without closing it")
 
 
-def mean(acc: Accumulator, scales: dict[str, Scale]) -> Tree | None:
-    """The weighted mean as float32; None if nothing was added."""
+def mean(
+    acc: Accumulator, scales: dict[str, Scale], denominator: float | None = None, total_weight: float = 2.0**24
+) -> Tree | None:
+    """The weighted mean as float32, or the weighted sum over a fixed denominator; None if nothing was added.
+
+    What nobody gave any weight is zero.
+    """
     if acc.closed is not None:
         return acc.closed
     if acc.count == 0:
@@ -131,13 +205,30 @@ def mean(acc: Accumulator, scales: dict[str, Scale]) -> Tree | None:
         value: NDArray[Any] = acc.sums[name]
         if scale.two_limbs:
             value = value + acc.fine[name] * 2.0**-_LIMB_BITS
-        out[name] = _divided(value, divisor(acc, scale))
+        if name in acc.thin and denominator is None:
+            out[name] = _thinned(acc, name, value, scale, total_weight)
+            continue
+        by = divisor(acc, scale, name, denominator)
+        out[name] = _divided(value, by) if by else np.zeros(value.shape, np.float32)
     return out
 
 
-def divisor(acc: Accumulator, scale: Scale) -> float:
+def divisor(acc: Accumulator, scale: Scale, name: str = "", denominator: float | None = None) -> float:
     """What a sum is divided by: scaling by a power of two is exact, so that one division does both with the same bits."""
-    return math.ldexp(math.ldexp(float(acc.weight), -_WEIGHT_BITS), scale.power)
+    if denominator is not None:
+        return math.ldexp(denominator, scale.power)
+    return math.ldexp(math.ldexp(float(acc.weight - acc.lacking.get(name, 0)), -_WEIGHT_BITS), scale.power)
+
+
+def _thinned(
+    acc: Accumulator, name: str, value: NDArray[Any], scale: Scale, total_weight: float
+) -> NDArray[np.float32]:
+    """The mean of a leaf whose elements have denominators of their own."""
+    missing = np.ldexp(acc.thin[name].astype(np.float64), -thin_power(total_weight))
+    whole = divisor(acc, scale, name) - np.ldexp(missing, scale.power)
+    least = math.ldexp(1.0, scale.power - thin_power(total_weight) + 10)  # below that there is rounding, and no weight
+    safe = np.where(whole > least, whole, np.inf)
+    return np.asarray(value / safe, np.float32)
 
 
 def _divided(value: NDArray[Any], by: float) -> NDArray[np.float32]:
@@ -155,14 +246,32 @@ def _divided(value: NDArray[Any], by: float) -> NDArray[np.float32]:
 def save(acc: Accumulator) -> Tree:
     """An accumulator as a tree, so that it can be kept or forwarded by an edge."""
     _open(acc)
-    words = [(acc.weight >> (32 * i)) & 0xFFFFFFFF for i in range(8)]
-    head = {"weight": np.array(words, np.int64), "count": np.array([acc.count], np.int64)}
-    return head | {f"sum/{n}": v for n, v in acc.sums.items()} | {f"fine/{n}": v for n, v in acc.fine.items()}
+    head = {"weight": _words(acc.weight), "count": np.array([acc.count], np.int64)}
+    sums = {f"sum/{n}": v for n, v in acc.sums.items()} | {f"fine/{n}": v for n, v in acc.fine.items()}
+    missing = {f"lacking/{n}": _words(v) for n, v in acc.lacking.items()} | {
+        f"thin/{n}": v for n, v in acc.thin.items()
+    }
+    return head | sums | missing
 
 
 def load(tree: Tree) -> Accumulator:
     """The inverse of `save`."""
-    weight = sum(int(word) << (32 * i) for i, word in enumerate(tree["weight"]))
-    sums = {n[4:]: v.copy() for n, v in tree.items() if n.startswith("sum/")}
-    fine = {n[5:]: v.copy() for n, v in tree.items() if n.startswith("fine/")}
-    return Accumulator(sums, fine, weight, int(tree["count"][0]))
+
+    def below(prefix: str) -> Tree:
+        return {n[len(prefix) :]: v for n, v in tree.items() if n.startswith(prefix)}
+
+    def own(prefix: str) -> Tree:
+        return {n: v.copy() for n, v in below(prefix).items()}
+
+    lacking = {n: _number(v) for n, v in below("lacking/").items()}
+    return Accumulator(
+        own("sum/"), own("fine/"), _number(tree["weight"]), int(tree["count"][0]), lacking=lacking, thin=own("thin/")
+    )
+
+
+def _words(value: int) -> NDArray[np.int64]:
+    return np.array([(value >> (32 * i)) & 0xFFFFFFFF for i in range(8)], np.int64)
+
+
+def _number(words: NDArray[Any]) -> int:
+    return sum(int(word) << (32 * i) for i, word in enumerate(words))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 
 Positive = Annotated[float, Gt(0)]
+Finite = Annotated[float, Gt(0), Lt(math.inf)]
 NonNegative = Annotated[float, Ge(0)]
 Share = Annotated[float, Gt(0), Le(1)]
 Fraction = Annotated[float, Ge(0), Le(1)]

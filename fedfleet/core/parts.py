@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedfleet.core.edges import NestedPass, UserSource
-from fedfleet.core.exact import Scale
+from fedfleet.core.folding import Aggregate, Fold, Folding
+from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import (
     Assignments,
     Book,
@@ -24,112 +25,66 @@ from fedfleet.core.records import (
     Roster,
     Score,
     ServerState,
+    Settings,
+    Slots,
     Stop,
 )
 from fedfleet.core.trees import Array, Tree
 
 # ---- learning: what client and server compute -------------------------------------------------------------------
 
-# Gradients to add to the loss gradient: (params, start, memory) -> {name: tensor}. Elementwise, so that one client's
-# tensors and a stack of clients' tensors are treated alike.
-GradientTerm = Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class Optimiser:
-    """A functional optimiser on dictionaries of tensors: `init(params)`, `update(params, grads, state) -> (params, state)`."""
-
-    init: Callable[[Mapping[str, Any]], Any]
-    update: Callable[[Mapping[str, Any], Mapping[str, Any], Any], tuple[dict[str, Any], Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchPlan:
-    """How a client walks through its shard: `epochs` passes, or exactly `steps` steps when that is not None."""
-
-    size: int = 16
-    epochs: int = 1
-    steps: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class LocalPass:
-    """The client's half as data: inline interprets it literally, stacked in a batch.
-
-    `train` says which names are trained (the rest stay frozen), `keep` which stay home in the client's memory,
-    `weigh` what a report weighs in the mean.
-    """
-
-    optimiser: Optimiser
-    batches: BatchPlan
-    terms: tuple[GradientTerm, ...] = ()
-    train: Callable[[str], bool] | None = None
-    keep: Callable[[str], bool] | None = None
-    weigh: Literal["samples", "one"] = "samples"
-
-
 # The opaque alternative: (job, dataset) -> report. Allowed everywhere, never stacked.
 OpaquePass = Callable[["Job", "Dataset"], Report]
+Pass = LocalPass | OpaquePass | NestedPass
 
 
 @dataclass(frozen=True, slots=True)
-class ExactMean:
-    """What an executor needs to fold exactly: the scale of each leaf that is averaged, and the limit on the total weight."""
+class Offer:
+    """What goes down to a client: the model, and what else its half needs (control variates, masks, codes)."""
 
-    scales: dict[str, Scale]
-    total_weight: float
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """Reports that were added up where they were made: the sum, who is in it with which statistics, and who is not."""
-
-    accumulator: Any
-    tasks: Ints
-    stats: Mapping[str, Floats]
-    rejected: tuple[Rejected, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """How reports become one aggregate. `add` consumes its accumulator (it may work in place) and returns it.
-
-    `check` names why a report cannot be folded, None if it can; `merge` joins accumulators of chunks or edges;
-    `save` and `load` turn an accumulator into a tree and back, so that it can be kept or forwarded. `exact` says that this
-    is the exact mean of `core.exact` and how leaves are scaled: then an executor may add reports up where they were made.
-    """
-
-    zero: Callable[[ServerState], Any]
-    check: Callable[[ServerState, Report], str | None]
-    add: Callable[[Any, Report, Context], Any]
-    merge: Callable[[Any, Any], Any]
-    finish: Callable[[Any], Tree | None]
-    save: Callable[[Any], Tree]
-    load: Callable[[Tree], Any]
-    exact: Callable[[ServerState], ExactMean] | None = None
+    params: Tree
+    extra: Tree = field(default_factory=dict[str, Array])
 
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
     """What client and server compute, both halves in one value.
 
-    `local(client)` gives the client's half; `cost(server, asked, samples)` what it costs before anyone trained;
-    `personal(params, memory)` the model that a client would use, from the global one and its own memory.
+    `offer(server, client, settings)` is what goes down, `local(client, settings)` the client's half. `accept(server, report)` turns
+    what arrived into what is folded (a decoder); it raises Refused with the reason if that cannot be done.
+    `cost(server, asked, samples)` is what a wave costs before anyone trained; without it the cost follows from the offer, the chain
+    of passes and what the fold takes. `personal(params, memory)` is the model that a client would use, from the global
+    one and its own memory; `tune(client)` a pass that each client makes before it is judged.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
     `pooled`: one task a round trains on everybody's data at the server (the centralized bound).
     """
 
     name: str
     init: Callable[[Tree], ServerState]
-    offer: Callable[[ServerState, int], Tree]
-    local: Callable[[int], LocalPass | OpaquePass | NestedPass]
-    cost: Callable[[ServerState, Assignments, Ints], Cost]
+    offer: Callable[[ServerState, int, Settings], Offer]
+    local: Callable[[int, Settings], Pass]
     fold: Fold
-    apply: Callable[[ServerState, Tree], ServerState]
-    remembers: bool = False
-    personal: Callable[[Tree, Tree], Tree] | None = None
+    apply: Callable[[ServerState, Aggregate], ServerState]
+    cost: Callable[[ServerState, Assignments, Ints], Cost] | None = None
+    accept: Callable[[ServerState, Report], Report] | None = None
+    personal: Callable[[Tree, Slots], Tree] | None = None
+    tune: Callable[[int], LocalPass] | None = None
     priced_by_value: bool = False
     pooled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Reports that were added up where they were made: the sums, who is in them with which statistics, and who is not.
+
+    `memory` is what the folded clients remember now, by client and slot.
+    """
+
+    accumulator: Folding
+    tasks: Ints
+    stats: Mapping[str, Floats]
+    rejected: tuple[Rejected, ...]
+    memory: Mapping[int, Slots] = field(default_factory=dict[int, Slots])
 
 
 # ---- who and when -----------------------------------------------------------------------------------------------
@@ -252,11 +207,12 @@ class Job:
     client: int
     key: int
     seed: int
-    offered: Tree
-    local: LocalPass | OpaquePass | NestedPass
+    offer: Offer
+    local: Pass
     rows: Ints
     steps: int = 0
-    memory: Tree | None = None
+    memory: Slots = field(default_factory=dict[str, Tree])
+    settings: Settings = field(default_factory=dict[str, float])
     round: int = 0
     time: float = 0.0
 
@@ -273,15 +229,15 @@ class Trial:
 class Executor:
     """Carries out jobs, answering in input order: `train(jobs)` streams reports, `evaluate(trials)` gives scores.
 
-    `fold(jobs, mean)` trains and adds up in place, where a mean allows it. `close()`, where there is one, ends the processes
-    that the executor started; whoever made the executor calls it at the end. `remarks()` is what a person should know
-    about how the work went, when it is done. `together`: it is fastest with many jobs at once.
+    `fold(jobs, contexts, fold, server)` trains and adds up in place, for folds that stream. `close()`, where there is one, ends the
+    processes that the executor started; whoever made the executor calls it at the end. `remarks()` is what a person should
+    know about how the work went, when it is done. `together`: it is fastest with many jobs at once.
     """
 
     name: str
     train: Callable[[Sequence[Job]], Iterable[Report]]
     evaluate: Callable[[Sequence[Trial]], Iterable[Score]]
-    fold: Callable[[Sequence[Job], ExactMean], Folded] | None = None
+    fold: Callable[[Sequence[Job], Sequence[Context], Fold, ServerState], Folded] | None = None
     close: Callable[[], None] | None = None
     notes: tuple[str, ...] = ()  # what a person should know about how it works, one line each
     remarks: Callable[[], tuple[str, ...]] | None = None

@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Keys = NDArray[np.uint64]
+Settings = Mapping[str, float]  # one client's own settings of a task, chosen by the selector
+Slots = Mapping[str, Tree]  # a client's memory by named slots, each a tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,20 @@ class Roster:
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """Who is asked, and for how much: `steps` local steps (0: what the algorithm says) on `share` of the shard."""
+    """Who is asked, and for how much: `steps` local steps (0: what the algorithm says) on `share` of the shard.
+
+    `settings` are columns of further numbers for each client's task (a learning rate, a portion of the model), by name.
+    """
 
     clients: Ints
     steps: Ints
     share: Floats
+    settings: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+
+    def only(self, at: Ints) -> Assignments:
+        """The assignments at these places."""
+        settings = {name: column[at] for name, column in self.settings.items()}
+        return Assignments(self.clients[at], self.steps[at], self.share[at], settings)
 
 
 def whole_work(clients: Ints) -> Assignments:
@@ -55,6 +66,7 @@ class Cost:
     samples: Floats
     bytes_down: Floats
     bytes_up: Floats
+    batches: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +101,14 @@ class Context:
     staleness: int
     seconds: float
     client: int
+    settings: Settings = field(default_factory=dict[str, float])
+    task: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """One client's answer. `update` is a delta from what was offered; `memory` is kept only if the report is folded.
+    """One client's answer. `update` is a delta from what was offered; `memory` replaces the slots that it names, and only if the
+    report is folded.
 
     `bytes_up` and `seconds`, where they are known only after the work, replace what was foreseen. `forwarded` is the exact
     sum of an edge's own reports, of which `update` is the mean: it is merged, so that layers of edges change no bit.
@@ -104,7 +119,7 @@ class Report:
     update: Tree
     weight: float
     stats: Mapping[str, float]
-    memory: Tree | None = None
+    memory: Slots | None = None
     bytes_up: float | None = None
     seconds: float | None = None
     forwarded: Any = None

@@ -12,6 +12,7 @@ from typing import assert_never
 import numpy as np
 from immutables import Map
 
+from fedfleet.core.charging import cost_of, settings_at
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import RunFailed
@@ -31,6 +32,7 @@ from fedfleet.core.events import (
     TasksSent,
     TimerFired,
 )
+from fedfleet.core.folding import finish
 from fedfleet.core.parts import Draw, Plan
 from fedfleet.core.records import FOLDED, LOST, NOTHING, Book, Context, Decision, Ints, Roster, Wave
 from fedfleet.core.trees import content_hash
@@ -146,7 +148,7 @@ def _pick(plan: Plan, state: RunState, roster: Roster) -> Step:
         raise RunFailed(
             f"selector {plan.choose.name!r} picked {n} of {wanted} wanted, a client twice, or one not on the roster"
         )
-    cost = scaled(plan.algorithm.cost(state.server, asked, roster.samples[at]), plan.byte_scale)
+    cost = scaled(cost_of(plan.algorithm, state.server, asked, roster.samples[at]), plan.byte_scale)
     wave = Wave(state.next_task, book.round, book.version, book.now, asked, roster.keys[at], cost, state.server)
     sent = TasksSent(
         book.now,
@@ -255,7 +257,9 @@ def _gather(state: RunState) -> Step:
 
 
 def _context(state: RunState, e: Ending) -> Context:
-    return Context(state.book.version - e.wave.version, e.seconds, int(e.wave.asked.clients[e.task - e.wave.first]))
+    client = int(e.wave.asked.clients[e.task - e.wave.first])
+    settings = settings_at(e.wave.asked, e.task - e.wave.first)
+    return Context(state.book.version - e.wave.version, e.seconds, client, settings, e.task)
 
 
 # ---- folding, evaluating, stopping -------------------------------------------------------------------------------
@@ -266,7 +270,7 @@ def _reports_gathered(plan: Plan, state: RunState, fact: ReportsGathered) -> Ste
         raise RunFailed("reports were gathered that nobody asked for: the runtime is broken")
     state = changed(with_book(state, now=fact.time), phase=Phase.OPEN)
     rejected = tuple(ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
-    aggregate = plan.algorithm.fold.finish(fact.aggregate) if fact.aggregate is not None else None
+    aggregate = finish(plan.algorithm.fold, fact.aggregate) if fact.aggregate is not None else None
     book = state.book
     if aggregate is None:
         failed = RoundFailed(fact.time, book.round, "no report could be folded")

@@ -10,13 +10,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import TRAINING_PASSES, scaled
 from fedfleet.core.edges import SYNCS, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Algorithm, Job
-from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState
-from fedfleet.core.trees import Tree
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings, Slots
 
+EDGE = "edge"  # the slot of an edge's memory
 SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its shard lies
 
 
@@ -25,22 +27,24 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
 
     An edge's price is known when its turn is planned, and then its devices train at once: simulations run eagerly.
     """
-    if algorithm.remembers or algorithm.personal is not None:
+    half = algorithm.local(0, NO_SETTINGS)
+    remembers = isinstance(half, LocalPass) and half.remembers()
+    if remembers or algorithm.personal is not None or algorithm.accept is not None:
         raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
-            "use another algorithm"
+            f"edge.use = {rule.name!r}: {algorithm.name!r} keeps or decodes something for every device, which edges cannot do "
+            "yet; use another algorithm"
         )
     inside = NestedPass(algorithm, rule, fleet)
 
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        one = algorithm.cost(server, asked, samples)  # edge and server exchange one model, as client and server do
+        one = cost_of(algorithm, server, asked, samples)  # edge and server exchange one model, as client and server do
         return Cost(samples.astype(np.float64), one.bytes_down, one.bytes_up)
 
-    def local(client: int) -> NestedPass:
-        del client
+    def local(client: int, settings: Settings) -> NestedPass:
+        del client, settings
         return inside
 
-    return replace(algorithm, name=rule.name, local=local, cost=cost, remembers=True, priced_by_value=True)
+    return replace(algorithm, name=rule.name, local=local, cost=cost, priced_by_value=True)
 
 
 def visits_of(jobs: Sequence[Job]) -> list[Visit]:
@@ -50,7 +54,7 @@ def visits_of(jobs: Sequence[Job]) -> list[Visit]:
         assert isinstance(job.local, NestedPass)
         fleet = job.local.fleet
         devices = fleet.users.devices_of(job.client)
-        memory = job.memory or {}
+        memory = job.memory.get(EDGE, {})
         slots = memory[SLOTS] if SLOTS in memory else fleet.first_slots(job.client)
         if len(slots) != len(job.rows):
             raise RunFailed(
@@ -79,14 +83,16 @@ def turn_seconds(job: Job, visit: Visit, turn: Turn) -> float:
     """From the download of the model at the edge to the upload of its average: planning, exchange, training, transfers."""
     inside = job.local
     assert isinstance(inside, NestedPass)
-    able, server = visit.able, ServerState(job.offered)
+    able, server = visit.able, ServerState(job.offer.params)
     exchange = np.zeros(len(visit.devices)) if turn.exchange is None else turn.exchange
     total, waited = turn.planning, exchange
-    whole = scaled(inside.algorithm.cost(server, _asked(visit.devices[:1], 0), np.array([1])), inside.fleet.byte_scale)
+    whole = scaled(
+        cost_of(inside.algorithm, server, _asked(visit.devices[:1], 0), np.array([1])), inside.fleet.byte_scale
+    )
     for sync in turn.syncs:
         asked = _asked(visit.devices[sync.slots], sync.steps)
         sizes = np.array([len(rows) for rows in sync.rows], np.int64)
-        cost = scaled(inside.algorithm.cost(server, asked, sizes), inside.fleet.byte_scale)
+        cost = scaled(cost_of(inside.algorithm, server, asked, sizes), inside.fleet.byte_scale)
         busy = waited.copy()
         busy[sync.slots] += device_seconds(cost, able.down_bps, able.up_bps, able.seconds_per_sample, sync.slots)
         total += float(busy.max(initial=0.0))
@@ -101,12 +107,12 @@ def device_seconds(cost: Cost, down_bps: Floats, up_bps: Floats, per_sample: Flo
     return moved + TRAINING_PASSES * cost.samples * per_sample[slots]
 
 
-def memory_after(job: Job, turn: Turn, seconds: float) -> Tree:
+def memory_after(job: Job, turn: Turn, seconds: float) -> Slots:
     """What an edge remembers of its turn: where each row lies, how long it took, and what its rule wants to keep."""
     slots = np.empty(len(job.rows), np.int64)
     for k, rows in enumerate(turn.rows):
         slots[np.isin(job.rows, rows)] = k
-    return {**turn.memory, SLOTS: slots, "seconds": np.array([seconds])}
+    return {EDGE: {**turn.memory, SLOTS: slots, "seconds": np.array([seconds])}}
 
 
 def turn_stats(visit: Visit, turn: Turn, seconds: float) -> Mapping[str, float]:

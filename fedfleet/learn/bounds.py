@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Algorithm, LocalPass
-from fedfleet.core.records import Assignments, Cost, Ints, ServerState
+from fedfleet.core.parts import Algorithm
+from fedfleet.core.passes import KEPT
+from fedfleet.core.records import Slots
 from fedfleet.core.trees import Tree
 from fedfleet.learn.folds import mean
+from fedfleet.learn.terms import with_pass
 
 
 def pooled(algorithm: Algorithm) -> Algorithm:
@@ -26,26 +25,20 @@ def kept_home(algorithm: Algorithm) -> Algorithm:
 
     The clients' models live in their memory; read accuracy_clients, since no global model is learnt.
     """
+    alone = with_pass(algorithm, "its parameters cannot be kept home", lambda inner: replace(inner, keep=_every))
+    return replace(alone, name="local_only", cost=None, fold=mean(travels=_no), personal=own_leaves)
 
-    def local(client: int) -> LocalPass:
-        inner = algorithm.local(client)
-        if not isinstance(inner, LocalPass):
-            raise BadInput(f"{algorithm.name} has an opaque local pass, so its parameters cannot be kept home")
-        return replace(inner, keep=lambda name: True)
 
-    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        nothing = np.zeros(len(asked.clients))
-        return Cost(algorithm.cost(server, asked, samples).samples, nothing, nothing)
+def own_leaves(params: Tree, memory: Slots) -> Tree:
+    """The global model with the leaves that this client keeps at home."""
+    return {**params, **memory.get(KEPT, {})}
 
-    def personal(params: Tree, memory: Tree) -> Tree:
-        return {**params, **memory}
 
-    return replace(
-        algorithm,
-        name="local_only",
-        local=local,
-        cost=cost,
-        fold=mean(travels=lambda name: False),
-        remembers=True,
-        personal=personal,
-    )
+def _every(name: str) -> bool:
+    del name
+    return True
+
+
+def _no(name: str) -> bool:
+    del name
+    return False

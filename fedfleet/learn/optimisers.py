@@ -1,48 +1,38 @@
 """Functional optimisers on dictionaries of tensors.
 
-Every operation is elementwise, so that the same function serves one client's tensors and a stack of clients' tensors.
+Every operation is elementwise, so that the same function serves one client's tensors and a stack of clients' tensors. Equal
+settings give the same object: passes are compared by value, and what compares equal trains together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
-from fedfleet.core.parts import Optimiser
-
-Tensors = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class PlainSgd(Optimiser):
-    """SGD without momentum, which an executor may fuse into the product that makes the gradient: w <- w - lr (g + wd w)."""
-
-    lr: float = 0.0
-    weight_decay: float = 0.0
-
+from fedfleet.core.passes import LinearStep, Optimiser, Tensors
 
 OptimiserName = Literal["sgd", "adam", "adamw"]
 
 
-def sgd(lr: float, *, momentum: float = 0.0, weight_decay: float = 0.0) -> Optimiser:
-    """Gradient descent, v <- m v + g; w <- w - lr v, with weight decay as part of the gradient."""
+@cache
+def sgd(*, momentum: float = 0.0, weight_decay: float = 0.0) -> Optimiser:
+    """Gradient descent, v <- m v + g; w <- w - rate v, with weight decay as part of the gradient."""
 
     def init(params: Tensors) -> Any:
         return {n: p.detach() * 0.0 for n, p in params.items()} if momentum else None
 
-    def update(params: Tensors, grads: Tensors, state: Any) -> tuple[dict[str, Any], Any]:
+    def update(params: Tensors, grads: Tensors, state: Any, rates: Tensors) -> tuple[dict[str, Any], Any]:
         if weight_decay:
             grads = {n: g + weight_decay * params[n] for n, g in grads.items()}
         if momentum:
             grads = state = {n: momentum * state[n] + g for n, g in grads.items()}
-        return {n: p - lr * grads[n] for n, p in params.items()}, state
+        return {n: p - rates[n] * grads[n] for n, p in params.items()}, state
 
-    return Optimiser(init, update) if momentum else PlainSgd(init, update, lr, weight_decay)
+    return Optimiser(init, update, LinearStep(momentum, weight_decay))
 
 
+@cache
 def adam(
-    lr: float,
     *,
     betas: tuple[float, float] = (0.9, 0.999),
     eps: float = 1e-8,
@@ -55,27 +45,31 @@ def adam(
     def init(params: Tensors) -> Any:
         return 0, {n: p.detach() * 0.0 for n, p in params.items()}, {n: p.detach() * 0.0 for n, p in params.items()}
 
-    def update(params: Tensors, grads: Tensors, state: Any) -> tuple[dict[str, Any], Any]:
+    def update(params: Tensors, grads: Tensors, state: Any, rates: Tensors) -> tuple[dict[str, Any], Any]:
         t, m, v = state
         t += 1
         if weight_decay and not decoupled:
             grads = {n: g + weight_decay * params[n] for n, g in grads.items()}
-        m = {n: b1 * m[n] + (1 - b1) * g for n, g in grads.items()}
-        v = {n: b2 * v[n] + (1 - b2) * g * g for n, g in grads.items()}
-        shrink = 1.0 - lr * weight_decay if decoupled else 1.0
         c1, c2 = 1 - b1**t, 1 - b2**t
-        new = {n: shrink * p - lr * (m[n] / c1) / ((v[n] / c2).sqrt() + eps) for n, p in params.items()}
+        new: dict[str, Any] = {}
+        for n, p in params.items():
+            # The moments are nobody else's, so they change in place: on an accelerator every pass over memory counts.
+            m[n].mul_(b1).add_(grads[n], alpha=1 - b1)
+            v[n].mul_(b2).addcmul_(grads[n], grads[n], value=1 - b2)
+            step = m[n] / (v[n].sqrt() * c2**-0.5).add_(eps)
+            step *= rates[n] * (1.0 / c1)
+            new[n] = p * (1.0 - rates[n] * weight_decay) - step if weight_decay and decoupled else p - step
         return new, (t, m, v)
 
     return Optimiser(init, update)
 
 
-def named(name: OptimiserName, lr: float, *, momentum: float, weight_decay: float) -> Optimiser:
+def named(name: OptimiserName, *, momentum: float, weight_decay: float) -> Optimiser:
     """The optimiser of this name."""
     match name:
         case "sgd":
-            return sgd(lr, momentum=momentum, weight_decay=weight_decay)
+            return sgd(momentum=momentum, weight_decay=weight_decay)
         case "adam":
-            return adam(lr, weight_decay=weight_decay)
+            return adam(weight_decay=weight_decay)
         case "adamw":
-            return adam(lr, weight_decay=weight_decay, decoupled=True)
+            return adam(weight_decay=weight_decay, decoupled=True)

@@ -6,33 +6,40 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.core.parts import Algorithm, LocalPass, OpaquePass
-from fedfleet.core.records import Assignments, Cost, Ints, ServerState
+from fedfleet.core.charging import cost_of
+from fedfleet.core.parts import Algorithm, Offer, Pass
+from fedfleet.core.records import Assignments, Cost, Ints, ServerState, Settings
 
 
 def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...], clients: int) -> Algorithm:
-    """The algorithm in which the listed clients train, and cost, as their variant says; a later variant wins."""
+    """The algorithm in which the listed clients are offered, train and cost what their variant says; a later variant wins."""
     everyone = (algorithm, *(variant for _, variant in variants))
     which = np.zeros(clients, np.int64)
     for i, (members, _) in enumerate(variants, start=1):
         which[members] = i
 
-    def local(client: int) -> LocalPass | OpaquePass:
-        return everyone[which[client]].local(client)
+    def local(client: int, settings: Settings) -> Pass:
+        return everyone[which[client]].local(client, settings)
+
+    def offer(server: ServerState, client: int, settings: Settings) -> Offer:
+        return everyone[which[client]].offer(server, client, settings)
 
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
-        own = algorithm.cost(server, asked, samples)
-        total = Cost(own.samples.copy(), own.bytes_down.copy(), own.bytes_up.copy())
+        own = cost_of(algorithm, server, asked, samples)
+        names = ("samples", "bytes_down", "bytes_up", "batches")
+        total = {n: _column(own, n, len(samples)).copy() for n in names}
         for i, variant in enumerate(everyone[1:], start=1):
             mine = np.flatnonzero(which[asked.clients] == i)
             if len(mine):
-                part = Assignments(asked.clients[mine], asked.steps[mine], asked.share[mine])
-                other = variant.cost(server, part, samples[mine])
-                total.samples[mine], total.bytes_down[mine], total.bytes_up[mine] = (
-                    other.samples,
-                    other.bytes_down,
-                    other.bytes_up,
-                )
-        return total
+                other = cost_of(variant, server, asked.only(mine), samples[mine])
+                for name, column in total.items():
+                    column[mine] = _column(other, name, len(mine))
+        return Cost(**total)
 
-    return replace(algorithm, local=local, cost=cost)
+    priced = any(one.cost is not None for one in everyone)
+    return replace(algorithm, local=local, offer=offer, cost=cost if priced else None)
+
+
+def _column(cost: Cost, name: str, n: int) -> np.ndarray:
+    column = getattr(cost, name)
+    return np.zeros(n) if column is None else column

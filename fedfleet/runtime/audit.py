@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 from safetensors import SafetensorError
 
+from fedfleet.core import folding
 from fedfleet.core.commands import Command, Forget, Gather, Send
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Event, ReportsGathered
 from fedfleet.core.parts import Executor, Plan, World
-from fedfleet.core.records import Rejected, Report
+from fedfleet.core.records import Rejected, Report, ServerState
 from fedfleet.engine.replay import Replayed, replay
 from fedfleet.runtime.folder import load_tree, save_tree
-from fedfleet.runtime.gather import ClientMemory, gather, jobs_for
+from fedfleet.runtime.gather import gather, jobs_for
+from fedfleet.runtime.memory import ClientMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +40,12 @@ def audit(plan: Plan, world: World, execute: Executor, events: Iterable[Event], 
 
     def regather(command: Gather, now: float) -> ReportsGathered:
         if kept and folder is not None:
-            return load_aggregate(plan, folder, next(numbers), now)
+            return load_aggregate(plan, folder, command.server, next(numbers), now)
         reports = [held.pop(task) for task in command.tasks] if eager else None
         return gather(plan, world, execute, memory, command, now, reports)
 
     def carry(command: Command) -> None:
-        if plan.algorithm.remembers and isinstance(command, Send):
+        if isinstance(command, Send):
             memory.lend(command.wave)
         if eager and isinstance(command, Send):  # as the simulation did: edges are weighed against all of their wave
             wave = command.wave
@@ -59,15 +61,15 @@ def audit(plan: Plan, world: World, execute: Executor, events: Iterable[Event], 
     return Audit(found, "kept aggregates" if kept else "training again")
 
 
-def keep_aggregate(plan: Plan, folder: Path, number: int, fact: ReportsGathered) -> None:
+def keep_aggregate(folder: Path, number: int, fact: ReportsGathered) -> None:
     """Keep what the n-th gathering brought, so that a replay needs no client."""
     (folder / "aggregates").mkdir(exist_ok=True)
-    tree = {} if fact.aggregate is None else plan.algorithm.fold.save(fact.aggregate)
+    tree = {} if fact.aggregate is None else folding.save(fact.aggregate)
     meta = {"tasks": fact.tasks.tolist(), "rejected": [[r.task, r.client, r.reason] for r in fact.rejected]}
     save_tree(_path(folder, number), tree, meta)
 
 
-def load_aggregate(plan: Plan, folder: Path, number: int, now: float) -> ReportsGathered:
+def load_aggregate(plan: Plan, folder: Path, server: ServerState, number: int, now: float) -> ReportsGathered:
     """What the n-th gathering brought, as it was kept."""
     try:
         tree, meta = load_tree(_path(folder, number))
@@ -75,7 +77,9 @@ def load_aggregate(plan: Plan, folder: Path, number: int, now: float) -> Reports
         raise RunFailed(f"the aggregate {_path(folder, number)} is missing or damaged: {wrong}") from None
     tasks = np.array(meta["tasks"], np.int64)
     rejected = tuple(Rejected(task, client, reason) for task, client, reason in meta["rejected"])
-    return ReportsGathered(now, plan.algorithm.fold.load(tree) if len(tasks) else None, tasks, {}, rejected)
+    return ReportsGathered(
+        now, folding.load(plan.algorithm.fold, server, tree) if len(tasks) else None, tasks, {}, rejected
+    )
 
 
 def _path(folder: Path, number: int) -> Path:

@@ -16,12 +16,13 @@ from safetensors.numpy import save
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Executor, Plan, World
+from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Wave
 from fedfleet.core.trees import Array, Tree
 from fedfleet.engine.checkpoint import freeze, thaw
 from fedfleet.engine.state import Phase
-from fedfleet.runtime.gather import ClientMemory
 from fedfleet.runtime.journal import Journal
+from fedfleet.runtime.memory import DEFAULT_LIMIT, ClientMemory
 from fedfleet.runtime.simulate import Simulation, enqueue, train_now
 
 _KEPT = 2  # a torn newest checkpoint still leaves the one before
@@ -71,17 +72,20 @@ class Checkpoints:
             return
         self.journal.flush()
         meta, arrays = freeze(sim.state)
-        arrays |= {f"memory/{c}/{n}": v for c, tree in sim.memory.own.items() for n, v in tree.items()}
-        arrays |= {f"lent/{t}/{n}": v for t, tree in sim.memory.lent.items() for n, v in tree.items()}
+        remembered, columns = sim.memory.save()
+        arrays |= columns
         counters = {str(item.first): counter for _, counter, item in sim.queue if item is not None}
         whole = {
-            "state": meta, "position": self.journal.position, "counter": sim.counter, "timer": sim.timer,
+            "state": meta, "memory": remembered, "position": self.journal.position, "counter": sim.counter, "timer": sim.timer,
             "counters": counters, "busy": np.flatnonzero(sim.busy).tolist(),
         }  # fmt: skip
         save_tree(self.folder / f"checkpoint-{version:08d}.safetensors", arrays, whole)
         self.saved_at = version
-        for old in checkpoint_files(self.folder)[_KEPT:]:
-            old.unlink()
+        kept, old = checkpoint_files(self.folder)[:_KEPT], checkpoint_files(self.folder)[_KEPT:]
+        for path in old:
+            path.unlink()
+        if remembered:
+            sim.memory.release(generation_of(path) for path in kept)
 
 
 def checkpoint_files(folder: Path) -> list[Path]:
@@ -89,28 +93,45 @@ def checkpoint_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
 
 
-def restore(folder: Path, plan: Plan, world: World, execute: Executor, *, eager: bool) -> tuple[Simulation, int] | None:
+def generation_of(path: Path) -> int:
+    """The file of the clients' memory that a checkpoint refers to; -1: none."""
+    with safe_open(path, "np") as file:
+        return json.loads((file.metadata() or {}).get("fedfleet", "{}")).get("memory", {}).get("generation", -1)
+
+
+def restore(
+    folder: Path, plan: Plan, world: World, execute: Executor, *, eager: bool, limit: float = DEFAULT_LIMIT
+) -> tuple[Simulation, int] | None:
     """The newest readable checkpoint as a simulation, with its journal position; None if there is none."""
     for path in checkpoint_files(folder):
         try:
             arrays, meta = load_tree(path)
         except (SafetensorError, ValueError):
             continue  # torn: the one before it is whole
-        return _rebuild(plan, world, execute, arrays, meta, eager=eager), int(meta["position"])
+        return _rebuild(folder, limit, plan, world, execute, arrays, meta, eager=eager), int(meta["position"])
     return None
 
 
 def _rebuild(
-    plan: Plan, world: World, execute: Executor, arrays: Tree, meta: dict[str, Any], *, eager: bool
+    folder: Path,
+    limit: float,
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    arrays: Tree,
+    meta: dict[str, Any],
+    *,
+    eager: bool,
 ) -> Simulation:
-    memory = ClientMemory(_by_number(arrays, "memory/"), _by_number(arrays, "lent/"))
+    memory = ClientMemory(folder, limit)
+    memory.restore(meta["memory"], arrays)
     busy = np.zeros(len(world.keys), np.bool_)
     busy[np.array(meta["busy"], np.int64)] = True
     eager = eager or plan.algorithm.priced_by_value
     sim = Simulation(plan, world, execute, eager, thaw(meta["state"], arrays), busy=busy, memory=memory)
     waves = {w.first: w for w in sim.state.running.values()}
     for wave, slots in _unfinished(sim).values():
-        if plan.algorithm.remembers:
+        if any(wave.first + slot in memory.lent for slot in range(len(wave))):
             memory.expect(wave, (wave.first + slot for slot in slots))
         if sim.eager:  # reports in hand are not kept: training them again gives the same bits
             _hold_again(sim, wave, slots)
@@ -142,19 +163,10 @@ def _unfinished(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
 
 def _hold_again(sim: Simulation, wave: Wave, slots: list[int]) -> None:
     # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
-    edges = isinstance(sim.plan.algorithm.local(int(wave.asked.clients[0])), NestedPass)
+    edges = isinstance(sim.plan.algorithm.local(int(wave.asked.clients[0]), NO_SETTINGS), NestedPass)
     train_now(sim, wave, range(len(wave)) if edges else slots)
     for slot in set(range(len(wave))) - set(slots):
         sim.held.pop(wave.first + slot, None)
-
-
-def _by_number(arrays: Tree, prefix: str) -> dict[int, Tree]:
-    found: dict[int, Tree] = {}
-    for name, value in arrays.items():
-        if name.startswith(prefix):
-            number, _, leaf = name[len(prefix) :].partition("/")
-            found.setdefault(int(number), {})[leaf] = value
-    return found
 
 
 def _sync_folder(folder: Path) -> None:

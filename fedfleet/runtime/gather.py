@@ -3,66 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from fedfleet.core import folding
+from fedfleet.core.charging import settings_at
 from fedfleet.core.commands import Evaluate, Gather, Probe
+from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
-from fedfleet.core.parts import DataSource, Executor, Job, Plan, Trial, World
-from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected, Report, ServerState, Wave
-from fedfleet.core.trees import Tree
+from fedfleet.core.folding import Fold, Folding
+from fedfleet.core.parts import DataSource, Executor, Folded, Job, Offer, Plan, Trial, World
+from fedfleet.core.passes import NO_MEMORY
+from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected, Report, Score, ServerState, Slots, Wave
+from fedfleet.core.trees import Array, Tree
+from fedfleet.runtime.memory import ClientMemory
 
-
-@dataclass(slots=True)
-class ClientMemory:
-    """What clients remember between tasks. It advances only when a report is folded.
-
-    A task sees the memory that its client had when the task was sent, even if another of its reports is folded since. What
-    was lent is kept until the last task of its wave has ended: edges are weighed against all others of their wave, also by
-    a run that was resumed in between.
-    """
-
-    own: dict[int, Tree] = field(default_factory=dict)
-    lent: dict[int, Tree] = field(default_factory=dict)
-    out: dict[int, set[int]] = field(
-        default_factory=dict
-    )  # by the first task of a wave: those of it that have not ended
-    wave_of: dict[int, tuple[int, int]] = field(
-        default_factory=dict
-    )  # of such a task: first task and length of its wave
-
-    def lend(self, wave: Wave) -> None:
-        """Note what each client of a wave remembers now."""
-        for slot, client in enumerate(wave.asked.clients.tolist()):
-            if client in self.own:
-                self.lent[wave.first + slot] = self.own[client]
-        self.expect(wave, range(wave.first, wave.first + len(wave)))
-
-    def expect(self, wave: Wave, tasks: Iterable[int]) -> None:
-        """These tasks of a wave have still to end."""
-        for task in tasks:
-            self.out.setdefault(wave.first, set()).add(task)
-            self.wave_of[task] = wave.first, len(wave)
-
-    def take_back(self, task: int) -> None:
-        """This task has ended."""
-        if task not in self.wave_of:
-            return
-        first, n = self.wave_of.pop(task)
-        self.out[first].discard(task)
-        if not self.out[first]:
-            del self.out[first]
-            for ended in range(first, first + n):
-                self.lent.pop(ended, None)
+Accept = Callable[[ServerState, Report], Report]
 
 
 def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int], waves: Iterable[Wave]) -> list[Job]:
     """The complete work of each task, from the model version that it was sent with."""
     algorithm, data, seed = plan.algorithm, world.data, plan.seed
-    lent = memory.lent if algorithm.remembers else {}
     jobs: list[Job] = []
     wave: Wave | None = None
     columns: tuple[list[Any], ...] = ()
@@ -72,10 +35,11 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
             columns = tuple(c.tolist() for c in (own.asked.clients, own.keys, own.asked.steps, own.asked.share))
         slot = task - own.first
         client, key, steps, share = (column[slot] for column in columns)
+        settings = settings_at(own.asked, slot)
         rows = training_rows(data, client, own.round, share)
-        offered = algorithm.offer(own.server, client)
-        local, own_memory = algorithm.local(client), lent.get(task)
-        jobs.append(Job(task, client, key, seed, offered, local, rows, steps, own_memory, own.round, own.time))
+        offer, local = algorithm.offer(own.server, client, settings), algorithm.local(client, settings)
+        remembered = memory.of_task(task) if memory.lent else NO_MEMORY
+        jobs.append(Job(task, client, key, seed, offer, local, rows, steps, remembered, settings, own.round, own.time))
     return jobs
 
 
@@ -95,15 +59,28 @@ def gather(
     reports: Iterable[Report] | None = None,
 ) -> ReportsGathered:
     """Train (unless the reports are there already), check and fold, in task order."""
-    mean = plan.algorithm.fold.exact
-    if reports is None and execute.fold is not None and mean is not None and not plan.algorithm.remembers:
-        jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
-        done = execute.fold(jobs, mean(command.server))
-        acc = done.accumulator if len(done.tasks) else None
-        return ReportsGathered(now, acc, done.tasks, done.stats, done.rejected)
-    if reports is None:
-        reports = execute.train(jobs_for(plan, world, memory, command.tasks, command.waves))
-    return fold_reports(plan, memory, command.server, command.contexts, reports, now)
+    algorithm = plan.algorithm
+    if reports is not None:
+        return fold_reports(plan, memory, command.server, command.contexts, reports, now)
+    jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
+    if execute.fold is None or not algorithm.fold.streams or algorithm.accept is not None:
+        return fold_reports(plan, memory, command.server, command.contexts, execute.train(jobs), now)
+    done = execute.fold(jobs, command.contexts, algorithm.fold, command.server)
+    return settled(memory, command.tasks, done, now)
+
+
+def admit(
+    fold: Fold, server: ServerState, acc: Folding, report: Report, context: Context, accept: Accept | None = None
+) -> str | None:
+    """Decode, check and add one report; why it was refused, None if it is in. Whoever takes reports in needs nothing else."""
+    try:
+        report = report if accept is None else accept(server, report)
+        why = folding.refusal(fold, acc, report, context)
+        if why is None:
+            folding.add(fold, acc, report, context)
+        return why
+    except Refused as wrong:
+        return str(wrong)
 
 
 def fold_reports(
@@ -114,28 +91,49 @@ def fold_reports(
     reports: Iterable[Report],
     now: float,
 ) -> ReportsGathered:
-    """Reports in task order become one aggregate; those that cannot be used are named with the reason."""
-    fold, remembers = plan.algorithm.fold, plan.algorithm.remembers
-    acc = fold.zero(server)
+    """Reports in task order become one aggregate, and what their clients remember advances."""
+    done = fold_in_order(plan.algorithm.fold, server, reports, contexts, plan.algorithm.accept)
+    return settled(memory, (*done.tasks.tolist(), *(r.task for r in done.rejected)), done, now)
+
+
+def settled(memory: ClientMemory, tasks: Iterable[int], done: Folded, now: float) -> ReportsGathered:
+    """The fact that follows from a finished fold; the clients in it remember what their reports say."""
+    for task in tasks:
+        memory.take_back(task)
+    for client, slots in done.memory.items():
+        memory.advance(client, slots)
+    return ReportsGathered(now, done.accumulator if len(done.tasks) else None, done.tasks, done.stats, done.rejected)
+
+
+def fold_in_order(
+    fold: Fold,
+    server: ServerState,
+    reports: Iterable[Report],
+    contexts: Iterable[Context],
+    accept: Accept | None = None,
+) -> Folded:
+    """Check and add reports one by one; those that cannot be used are named with the reason."""
+    acc = folding.zero(fold, server)
     tasks: list[int] = []
-    stats: list[dict[str, float]] = []
+    stats: list[Mapping[str, float]] = []
     rejected: list[Rejected] = []
+    memory: dict[int, Slots] = {}
     for report, context in zip(reports, contexts, strict=True):
-        why = fold.check(server, report)
-        if remembers:
-            memory.take_back(report.task)
+        why = admit(fold, server, acc, report, context, accept)
         if why is not None:
             rejected.append(Rejected(report.task, report.client, f"client {report.client}: {why}"))
             continue
-        acc = fold.add(acc, report, context) if report.forwarded is None else fold.merge(acc, report.forwarded)
-        if remembers and report.memory is not None:
-            memory.own[report.client] = report.memory
+        if report.memory is not None:  # if two tasks of one client are folded, the later one's slots stand
+            memory[report.client] = {**memory.get(report.client, {}), **report.memory}
         tasks.append(report.task)
-        stats.append(dict(report.stats))
-    # A foreign device may leave a statistic out, and must not stop the run with that.
+        stats.append(report.stats)
+    return Folded(acc, np.array(tasks, np.int64), stat_columns(stats), tuple(rejected), memory)
+
+
+def stat_columns(stats: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
+    """Statistics by name; a device that leaves one out must not stop the run with that."""
     names = dict.fromkeys(name for found in stats for name in found)
-    columns = {name: np.array([found.get(name, math.nan) for found in stats]) for name in names}
-    return ReportsGathered(now, acc if tasks else None, np.array(tasks, np.int64), columns, tuple(rejected))
+    return {name: np.array([found.get(name, math.nan) for found in stats]) for name in names}
 
 
 def evaluate(
@@ -144,15 +142,24 @@ def evaluate(
     """The model on the central test set, and on all clients' own test shards if that is asked."""
     params = command.server.params
     central = next(iter(execute.evaluate([Trial(params, world.data.holdout)])))
-    scores = client_scores(plan, world.data, execute, memory, params) if command.clients else None
+    scores = client_scores(plan, world, execute, memory, command.server) if command.clients else None
     return Evaluated(now, command.version, central.correct, central.total, central.loss, scores)
 
 
-def client_scores(plan: Plan, data: DataSource, execute: Executor, memory: ClientMemory, params: Tree) -> ClientScores:
+_JUDGED_TOGETHER = 256  # personal models that lie in memory together
+
+
+def client_scores(
+    plan: Plan, world: World, execute: Executor, memory: ClientMemory, server: ServerState
+) -> ClientScores:
     """Each client's own test shard, with the model that this client would use."""
-    clients = data.testers.tolist()
-    trials = [Trial(model_of(plan, memory, params, c), data.shard(c, "test", 0)) for c in clients]
-    found = list(execute.evaluate(trials))
+    data, clients, found = world.data, world.data.testers.tolist(), list[Score]()
+    alike = plan.algorithm.personal is None and plan.algorithm.tune is None
+    step = max(1, len(clients)) if alike else _JUDGED_TOGETHER
+    for a in range(0, len(clients), step):
+        part = clients[a : a + step]
+        models = models_of(plan, world, execute, memory, server, part)
+        found += execute.evaluate([Trial(m, data.shard(c, "test", 0)) for m, c in zip(models, part, strict=True)])
     correct: Ints = np.array([s.correct for s in found], np.int64)
     return ClientScores(data.testers, correct, np.array([s.total for s in found], np.int64))
 
@@ -161,13 +168,37 @@ def probe_losses(
     plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Probe, round: int
 ) -> Floats:
     """The loss of the model on each named client's training shard."""
-    params = command.server.params
     clients = command.clients.tolist()
-    trials = [Trial(model_of(plan, memory, params, c), world.data.shard(c, "train", round)) for c in clients]
+    trials = [
+        Trial(model_of(plan, memory, command.server.params, c), world.data.shard(c, "train", round)) for c in clients
+    ]
     return np.array([s.loss for s in execute.evaluate(trials)])
 
 
 def model_of(plan: Plan, memory: ClientMemory, params: Tree, client: int) -> Tree:
     """The model that a client would use: the global one, or its own version of it."""
     personal = plan.algorithm.personal
-    return params if personal is None else personal(params, memory.own.get(client, {}))
+    return params if personal is None else personal(params, memory.of(client))
+
+
+def models_of(
+    plan: Plan, world: World, execute: Executor, memory: ClientMemory, server: ServerState, clients: list[int]
+) -> list[Tree]:
+    """The models that clients are judged by: their own, tuned on their own training data where the algorithm asks for that."""
+    models = [model_of(plan, memory, server.params, c) for c in clients]
+    tune = plan.algorithm.tune
+    if tune is None:
+        return models
+    jobs = [
+        # A negative task addresses batches that no task of a round has.
+        Job(-1 - c, c, int(world.keys[c]), plan.seed, Offer(m), tune(c), world.data.shard(c, "train", 0))
+        for c, m in zip(clients, models, strict=True)
+    ]
+    able = [i for i, job in enumerate(jobs) if len(job.rows)]
+    for i, report in zip(able, execute.train([jobs[i] for i in able]), strict=True):
+        models[i] = {n: v + report.update[n] if _moves(v, n, report) else v for n, v in models[i].items()}
+    return models
+
+
+def _moves(leaf: Array, name: str, report: Report) -> bool:
+    return name in report.update and bool(np.issubdtype(leaf.dtype, np.floating))

@@ -15,6 +15,7 @@ from typing import Protocol, assert_never
 
 import numpy as np
 
+from fedfleet.core.charging import cost_of
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import RunFailed
@@ -23,8 +24,9 @@ from fedfleet.core.parts import Executor, Plan, World
 from fedfleet.core.records import Cost, Floats, Ints, Report, Roster, Wave, whole_work
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState
-from fedfleet.runtime.gather import ClientMemory, evaluate, gather, jobs_for, probe_losses
+from fedfleet.runtime.gather import evaluate, gather, jobs_for, probe_losses
 from fedfleet.runtime.journal import Journal
+from fedfleet.runtime.memory import ClientMemory
 
 
 class Keeper(Protocol):
@@ -73,13 +75,15 @@ def simulate(
     journal: Journal | None = None,
     keeper: Keeper | None = None,
     resume: Simulation | None = None,
+    memory: ClientMemory | None = None,
     watch: Callable[[Sequence[Event]], None] | None = None,
 ) -> Simulation:
     """Run a plan in a world to its end, and return where it ended.
 
-    Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step.
+    Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step. `memory` says
+    where clients' memory is kept, if it matters.
     """
-    sim = resume or fresh(plan, world, execute, eager=eager)
+    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory)
 
     def tell(events: Sequence[Event]) -> None:
         if journal is not None:
@@ -106,10 +110,13 @@ def simulate(
         sim.facts.append(next_fact(sim))
 
 
-def fresh(plan: Plan, world: World, execute: Executor, *, eager: bool = False) -> Simulation:
+def fresh(
+    plan: Plan, world: World, execute: Executor, *, eager: bool = False, memory: ClientMemory | None = None
+) -> Simulation:
     """A simulation before its first event."""
     eager = eager or plan.algorithm.priced_by_value
-    return Simulation(plan, world, execute, eager, begin(plan).state, busy=np.zeros(len(world.keys), np.bool_))
+    nobody = np.zeros(len(world.keys), np.bool_)
+    return Simulation(plan, world, execute, eager, begin(plan).state, busy=nobody, memory=memory or ClientMemory())
 
 
 def next_fact(sim: Simulation) -> Fact:
@@ -176,8 +183,7 @@ def roster(sim: Simulation) -> Roster:
 def send(sim: Simulation, wave: Wave) -> None:
     """Settle when each task of a wave will be back; train at once if values decide the price."""
     sim.busy[wave.asked.clients] = True
-    if sim.plan.algorithm.remembers:
-        sim.memory.lend(wave)
+    sim.memory.lend(wave)
     if sim.eager:
         train_now(sim, wave, range(len(wave)))
     enqueue(sim, wave, sim.counter)
@@ -220,7 +226,7 @@ def price(sim: Simulation, wave: Wave) -> Cost:
         report = sim.held.get(wave.first + slot)
         if report is not None and report.bytes_up is not None:
             up[slot] = report.bytes_up * sim.plan.byte_scale
-    return Cost(wave.cost.samples, wave.cost.bytes_down, up)
+    return Cost(wave.cost.samples, wave.cost.bytes_down, up, wave.cost.batches)
 
 
 def forget(sim: Simulation, command: Forget) -> None:
@@ -239,7 +245,7 @@ def probe(sim: Simulation, command: Probe) -> Floats:
             return probe_losses(plan, sim.world, sim.execute, sim.memory, command, book.round)
         case "seconds":
             sizes = sim.world.data.sizes(book.round)[command.clients]
-            cost = scaled(plan.algorithm.cost(command.server, whole_work(command.clients), sizes), plan.byte_scale)
+            cost = scaled(cost_of(plan.algorithm, command.server, whole_work(command.clients), sizes), plan.byte_scale)
             return sim.world.devices.seconds(command.clients, cost, book.now, np.full(len(sizes), sim.state.next_task))
         case other:
             raise RunFailed(f"selector {plan.choose.name!r} probes for {other!r}; clients can answer loss or seconds")

@@ -84,29 +84,32 @@ def _drop(x, address, out, total, each, offset, cut, scale, BLOCK: tl.constexpr)
 
 
 @triton.jit
-def _peak(end, start, out, n, row, blocks, BLOCK: tl.constexpr):
+def _peak(end, start, out, squares, n, row, blocks, BEGUN: tl.constexpr, BLOCK: tl.constexpr):
     block = tl.program_id(0)
     client = tl.program_id(1).to(tl.int64)
     at = block * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
-    change = tl.load(end + client * n + at, mask=inside, other=0.0) - tl.load(
-        start + client * row + at, mask=inside, other=0.0
-    )
+    change = tl.load(end + client * n + at, mask=inside, other=0.0)
+    if BEGUN:
+        change = change - tl.load(start + client * row + at, mask=inside, other=0.0)
     size = tl.where(change == change, tl.abs(change), float("inf"))  # NaN counts as boundless
     tl.store(out + client * blocks + block, tl.max(size, axis=0))
+    tl.store(squares + client * blocks + block, tl.sum(change * change, axis=0))
 
 
 @triton.jit
-def _sum(end, start, factor, out, n, row, clients, BLOCK: tl.constexpr):
+def _sum(end, start, factor, out, n, row, clients, BEGUN: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     total = tl.zeros((BLOCK,), tl.int64)
     for client in range(clients):
         weight = tl.load(factor + client)
-        change = tl.load(end + at, mask=inside, other=0.0) - tl.load(start + at, mask=inside, other=0.0)
+        change = tl.load(end + at, mask=inside, other=0.0)
+        if BEGUN:
+            change = change - tl.load(start + at, mask=inside, other=0.0)
+            start += row
         end += n
-        start += row
-        scaled = tl.where(weight > 0.0, change.to(tl.float64) * weight, 0.0)
+        scaled = tl.where(weight != 0.0, change.to(tl.float64) * weight, 0.0)
         # rint: adding 1.5 * 2^52 leaves no room for a fraction; what is larger than that has none
         whole = (scaled + 6755399441055744.0) - 6755399441055744.0
         total += tl.where(tl.abs(scaled) < 2251799813685248.0, whole, scaled).to(tl.int64)
@@ -164,23 +167,27 @@ def masked(x: torch.Tensor, address: torch.Tensor, offset: int, p: float) -> tor
     return out
 
 
-def peaks(end: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-    """The largest |end - start| of each client, infinite where it is not a number; [clients]."""
+def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest |end - start| of each client, infinite where it is not a number, and the sum of its squares; [clients]."""
     clients, n = len(end), math.prod(end.shape[1:])
     blocks = triton.cdiv(n, _BLOCK)
-    out = end.new_empty(clients, blocks)
-    row = n if start.stride(0) else 0
-    _peak[(blocks, clients)](end.contiguous(), _rows(start), out, n, row, blocks, _BLOCK)
-    return out.amax(1)
+    out, squares = end.new_empty(clients, blocks), end.new_empty(clients, blocks)
+    row = 0 if start is None or not start.stride(0) else n
+    begun = end if start is None else _rows(start)
+    _peak[(blocks, clients)](end.contiguous(), begun, out, squares, n, row, blocks, start is not None, _BLOCK)
+    return out.amax(1), squares.double().sum(1)
 
 
-def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor, factor: torch.Tensor) -> None:
+def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | None, factor: torch.Tensor) -> None:
     """total += sum over clients of rint(float64(end - start) factor); clients of factor 0 count as nothing."""
     n = math.prod(end.shape[1:])
-    row = n if start.stride(0) else 0
+    row = 0 if start is None or not start.stride(0) else n
+    begun = end if start is None else _rows(start)
     grid = (triton.cdiv(n, _BLOCK),)
     # Without fusion: the product must be rounded before it is added to anything.
-    _sum[grid](end.contiguous(), _rows(start), factor, total, n, row, len(end), _BLOCK, enable_fp_fusion=False)
+    _sum[grid](
+        end.contiguous(), begun, factor, total, n, row, len(end), start is not None, _BLOCK, enable_fp_fusion=False
+    )
 
 
 def _rows(start: torch.Tensor) -> torch.Tensor:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.core.parts import Algorithm, Fold, Job, LocalPass, Task, Trial
+from fedfleet.core import folding
+from fedfleet.core.charging import cost_of
+from fedfleet.core.folding import Aggregate, Fold
+from fedfleet.core.parts import Algorithm, Job, Task, Trial
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Context, Report, ServerState, whole_work
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree, content_hash
+from fedfleet.runtime.gather import admit
 
 
 def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = None) -> None:
@@ -15,31 +20,38 @@ def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = N
 
     `reports` are healthy ones; without them, updates of the whole model are made up.
     """
-    good = reports or [_report(server, i) for i in range(6)]
+    good = reports or [_report(fold, server, i) for i in range(6)]
     contexts = [Context(0, 1.0, r.client) for r in good]
-    assert all(fold.check(server, r) is None for r in good), "a finite update of the model's shape must be accepted"
+
+    def refused(report: Report) -> str | None:
+        return folding.refusal(fold, folding.zero(fold, server), report, contexts[0])
+
+    assert all(refused(r) is None for r in good), "a finite update of the shape that it declares must be accepted"
     travelling = [n for n, v in good[0].update.items() if np.issubdtype(v.dtype, np.floating)]
     if travelling:
         broken = {**good[0].update, travelling[0]: np.full_like(good[0].update[travelling[0]], np.nan)}
         spoilt = Report(0, 3, broken, 1.0, {})
-        assert fold.check(server, spoilt), "an update that is not finite must be refused with a reason"
+        assert refused(spoilt), "an update that is not finite must be refused with a reason"
         short = Report(0, 3, {n: v for n, v in good[0].update.items() if n != travelling[0]}, 1.0, {})
-        assert fold.check(server, short), "an update without one of its leaves must be refused with a reason"
-    assert fold.finish(fold.zero(server)) is None, "nothing folded gives no aggregate"
+        assert refused(short), "an update without one of its leaves must be refused with a reason"
+    assert folding.finish(fold, folding.zero(fold, server)) is None, "nothing folded gives no aggregate"
 
     def folded(items: list[tuple[Report, Context]]):
-        acc = fold.zero(server)
+        acc = folding.zero(fold, server)
         for report, context in items:
-            acc = fold.add(acc, report, context)
+            acc = folding.add(fold, acc, report, context)
         return acc
 
     pairs = list(zip(good, contexts, strict=True))
-    whole = _hash(fold.finish(folded(pairs)))
+    whole = _hash(folding.finish(fold, folded(pairs)))
+    assert _hash(folding.finish(fold, folded(pairs[::-1]))) == whole, "the order of arrival must not change a bit"
     half = len(pairs) // 2
-    merged = fold.merge(folded(pairs[:half]), folded(pairs[half:]))
-    assert _hash(fold.finish(merged)) == whole, "merging two chunks must equal folding their reports one by one"
-    kept = fold.load(fold.save(folded(pairs)))
-    assert _hash(fold.finish(kept)) == whole, "an accumulator must survive being saved and loaded"
+    merged = folding.merge(fold, folded(pairs[:half]), folded(pairs[half:]))
+    assert _hash(folding.finish(fold, merged)) == whole, (
+        "merging two chunks must equal folding their reports one by one"
+    )
+    kept = folding.load(fold, server, folding.save(folded(pairs)))
+    assert _hash(folding.finish(fold, kept)) == whole, "an accumulator must survive being saved and loaded"
 
 
 def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
@@ -47,7 +59,7 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     server = algorithm.init(task.init(0))
     clients = np.arange(3)
     sizes = np.array([20, 11, 1])
-    cost = algorithm.cost(server, whole_work(clients), sizes)
+    cost = cost_of(algorithm, server, whole_work(clients), sizes)
     for column in (cost.samples, cost.bytes_down, cost.bytes_up):
         assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), (
             "a cost must be finite, one per task"
@@ -62,13 +74,11 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
         assert content_hash(a.update) == content_hash(b.update), (
             "a client's update must not depend on who trains before it"
         )
-        assert algorithm.fold.check(server, a) is None, (
-            f"its own fold refuses a healthy update: {algorithm.fold.check(server, a)}"
-        )
-    acc = algorithm.fold.zero(server)
+    acc = folding.zero(algorithm.fold, server)
     for report in first:
-        acc = algorithm.fold.add(acc, report, Context(0, 1.0, report.client))
-    aggregate = algorithm.fold.finish(acc)
+        why = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
+        assert why is None, f"its own fold refuses a healthy update: {why}"
+    aggregate = folding.finish(algorithm.fold, acc)
     assert aggregate is not None, "healthy reports must give an aggregate"
     after = algorithm.apply(server, aggregate)
     assert {n: v.shape for n, v in after.params.items()} == {n: v.shape for n, v in server.params.items()}
@@ -77,23 +87,29 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     if algorithm.personal is not None:
         own = algorithm.personal(after.params, first[0].memory or {})
         next(iter(execute.evaluate([Trial(own, rows[0])])))
-    check_fold(algorithm.fold, server, first)
+    check_fold(algorithm.fold, server, [r if algorithm.accept is None else algorithm.accept(server, r) for r in first])
 
 
 def _job(algorithm: Algorithm, server: ServerState, client: int, rows) -> Job:
-    local = algorithm.local(client)
-    assert isinstance(local, LocalPass) or callable(local)
-    return Job(client, client, 1000 + client, 7, algorithm.offer(server, client), local, rows)
+    local = algorithm.local(client, NO_SETTINGS)
+    assert isinstance(local, LocalPass) or callable(local), "the client's half must be a pass or a function"
+    same = algorithm.local(client, NO_SETTINGS)
+    assert local == same, "the same client must get an equal pass each time, or nobody can train together"
+    return Job(client, client, 1000 + client, 7, algorithm.offer(server, client, NO_SETTINGS), local, rows)
 
 
-def _report(server: ServerState, i: int) -> Report:
+def _report(fold: Fold, server: ServerState, i: int) -> Report:
     rng = stream(5, "check", i)
     update: Tree = {
         n: (rng.standard_normal(v.shape) * 0.1).astype(v.dtype) if np.issubdtype(v.dtype, np.floating) else v
-        for n, v in server.params.items()
+        for n, v in fold.like(server).items()
     }
     return Report(i, i, update, 1.0 + i / 3, {})
 
 
-def _hash(tree: Tree | None) -> str | None:
-    return None if tree is None else content_hash(tree)
+def _hash(aggregate: Aggregate | None) -> list[str]:
+    """Every bit of an aggregate."""
+    if aggregate is None:
+        return []
+    sums = [f"{name} {m.weight} {m.count} {content_hash(m.tree)}" for name, m in sorted(aggregate.sums.items())]
+    return [content_hash(aggregate.mean), str(aggregate.weight), str(aggregate.count), *sums]

@@ -8,7 +8,7 @@ from fedfleet.core.parts import Algorithm, Dataset, DataSource, Executor, Job, S
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, Report, Score, ServerState
 from fedfleet.core.rng import uniforms
 from fedfleet.core.trees import Tree, tree_nbytes
-from fedfleet.learn.averaging import add_to_model
+from fedfleet.learn.averaging import add_to_model, whole_model
 from fedfleet.learn.folds import mean
 
 NOTHING: Tree = {}
@@ -26,8 +26,8 @@ def idle(*, samples: float = 10.0, model_bytes: float = 1e6) -> Algorithm:
     return Algorithm(
         name="idle",
         init=ServerState,
-        offer=lambda server, client: server.params,
-        local=lambda client: local,
+        offer=whole_model,
+        local=lambda client, settings: local,
         cost=constant_cost(samples, model_bytes),
         fold=mean(),
         apply=add_to_model,
@@ -43,11 +43,10 @@ def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> A
     def local(job: Job, dataset: Dataset) -> Report:
         del dataset
         home = np.round(uniforms(job.seed, "home", np.full(4, job.key, np.uint64), np.arange(4)) * 256) / 256
-        update = {"w": ((home - job.offered["w"]) / 2).astype(np.float32)}
-        count = (job.memory["count"] if job.memory else np.zeros(1)) + 1
-        return Report(
-            job.task, job.client, update, 1.0, {"loss": float(count[0])}, {"count": count} if remembers else None
-        )
+        update = {"w": ((home - job.offer.params["w"]) / 2).astype(np.float32)}
+        count = (job.memory["toy"]["count"] if job.memory else np.zeros(1)) + 1
+        remembered = {"toy": {"count": count}} if remembers else None
+        return Report(job.task, job.client, update, 1.0, {"loss": float(count[0])}, remembered)
 
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
         size = np.full(len(asked.clients), float(tree_nbytes(server.params)) if model_bytes is None else model_bytes)
@@ -56,13 +55,12 @@ def consensus(*, remembers: bool = False, model_bytes: float | None = None) -> A
     return Algorithm(
         name="consensus",
         init=ServerState,
-        offer=lambda server, client: server.params,
-        local=lambda client: local,
+        offer=whole_model,
+        local=lambda client, settings: local,
         cost=cost,
         fold=mean(total_weight=2.0**12),
         apply=add_to_model,
-        remembers=remembers,
-        personal=(lambda params, memory: {**params, **memory}) if remembers else None,
+        personal=(lambda params, memory: {**params, **memory.get("toy", {})}) if remembers else None,
     )
 
 

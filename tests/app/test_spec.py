@@ -125,7 +125,7 @@ def test_overrides_reach_the_clients_they_name():
     )
     setup = assemble(spec)
     slow = [i for i, kind in enumerate(setup.world.devices.kinds) if kind == "slow"]
-    epochs = [setup.plan.algorithm.local(c).batches.epochs for c in range(100)]
+    epochs = [setup.plan.algorithm.local(c, {}).batches.epochs for c in range(100)]
     assert len(slow) > 20
     assert all(epochs[c] == 4 for c in slow)
     assert epochs[3] == (4 if 3 in slow else 9)

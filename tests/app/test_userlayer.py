@@ -173,7 +173,7 @@ def test_slow_users_ask_for_less_evenness_than_quick_ones():
 
 def test_flat_runs_see_the_same_rows_on_the_same_devices():
     above, below = assemble(spec_with()), assemble(flat())
-    fleet = above.plan.algorithm.local(0).fleet
+    fleet = above.plan.algorithm.local(0, {}).fleet
     assert below.plan.clients == 14 and above.plan.clients == len(fleet.users) == len(above.world.keys)
     assert np.array_equal(below.world.users.user_of, fleet.users.user_of)
     assert np.array_equal(below.world.keys, fleet.keys)
@@ -187,7 +187,7 @@ def test_flat_runs_see_the_same_rows_on_the_same_devices():
 
 def test_edges_ask_devices_what_they_can_do_at_that_moment():
     above, below = assemble(spec_with()), assemble(flat())
-    fleet, mine = above.plan.algorithm.local(0).fleet, np.array([2, 5, 7])
+    fleet, mine = above.plan.algorithm.local(0, {}).fleet, np.array([2, 5, 7])
     able = fleet.able(mine, 100.0, 8)
     work = Cost(np.array([7.0, 0.0, 3.0]), np.array([1e5, 2e6, 0.0]), np.array([3e6, 0.0, 1e4]))
     by_hand = 8 * work.bytes_down / able.down_bps + 8 * work.bytes_up / able.up_bps

@@ -175,8 +175,8 @@ def test_an_edge_exchanges_one_model_and_holds_what_its_devices_hold():
     cost = above.cost(ServerState(MODEL), whole_work(np.array([0, 0])), np.array([13, 4]))
     assert cost.samples.tolist() == [13.0, 4.0]
     assert cost.bytes_up.tolist() == cost.bytes_down.tolist() == [1000.0, 1000.0]
-    assert above.name == "nothing" and above.remembers and above.priced_by_value
-    assert above.local(0).algorithm is inner
+    assert above.name == "nothing" and above.priced_by_value
+    assert above.local(0, {}).algorithm is inner
 
 
 @pytest.mark.parametrize("algorithm", [consensus(remembers=True), local_only()], ids=["remembers", "personal"])

@@ -28,9 +28,9 @@ def spoilt(clients, spoil):
     """The consensus toy in which these clients' updates are spoilt."""
     inner = consensus()
 
-    def local(client):
+    def local(client, settings):
         def report(job, dataset):
-            honest = inner.local(client)(job, dataset)
+            honest = inner.local(client, settings)(job, dataset)
             return replace(honest, update=spoil(honest.update)) if job.client in clients else honest
 
         return report
@@ -136,11 +136,12 @@ def noting_contexts(notes):
     """The consensus toy, whose fold notes the context of every report."""
     toy = consensus()
 
-    def add(acc, report, context):
-        notes.append((report.task, context))
-        return toy.fold.add(acc, report, context)
+    def enter(weight, stats, context):
+        if (context.task, context) not in notes:  # asked once to check and once to add
+            notes.append((context.task, context))
+        return toy.fold.enter(weight, stats, context)
 
-    return replace(toy, fold=replace(toy.fold, add=add))
+    return replace(toy, fold=replace(toy.fold, enter=enter))
 
 
 def test_who_is_not_dropped_reports_later_with_its_staleness():

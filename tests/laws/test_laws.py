@@ -178,9 +178,9 @@ def some_poisoned(poisoned):
     """The remembering toy in which these clients report garbage every time."""
     inner = consensus(remembers=True)
 
-    def local(client):
+    def local(client, settings):
         def report(job, dataset):
-            honest = inner.local(client)(job, dataset)
+            honest = inner.local(client, settings)(job, dataset)
             return (
                 replace(honest, update={"w": honest.update["w"] * np.float32("nan")}) if client in poisoned else honest
             )
@@ -196,7 +196,7 @@ def test_memory_advances_only_when_a_report_is_folded(fleet, pace, horizon, pois
     events, end = run(fleet, pace, horizon=horizon, rounds=8, algorithm=some_poisoned(poisoned), eager=eager)
     client = {e.first + i: c for e in only(TasksSent, events) for i, c in enumerate(e.clients.tolist())}
     folded = Counter(client[t] for e in only(ReportsGathered, events) for t in e.tasks.tolist())
-    assert {c: int(memory["count"][0]) for c, memory in end.memory.own.items()} == dict(folded)
+    assert {c: int(end.memory.of(c)["toy"]["count"][0]) for c in end.memory.own} == dict(folded)
     assert not poisoned & set(end.memory.own)
     assert {e.client for e in only(ReportRejected, events)} <= poisoned
 
@@ -210,7 +210,7 @@ def test_the_law_of_memory_has_cases_of_every_kind():
     assert only(ReportRejected, events)
     assert only(TasksDropped, events)
     assert any("reports arrived" in e.reason for e in only(RoundFailed, events))
-    counts = {c: int(m["count"][0]) for c, m in end.memory.own.items()}
+    counts = {c: int(end.memory.of(c)["toy"]["count"][0]) for c in end.memory.own}
     assert counts
     assert sum(counts.values()) == sum(e.folded for e in only(ModelCommitted, events))
     assert set(counts) <= {1, 2}

@@ -8,10 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import BatchPlan, Job
+from fedfleet.core import folding
+from fedfleet.core.charging import cost_of, work_of
+from fedfleet.core.errors import Refused
+from fedfleet.core.parts import Job, Offer
+from fedfleet.core.passes import BatchPlan
 from fedfleet.core.records import Assignments, Context, Report, ServerState, whole_work
-from fedfleet.learn.averaging import add_to_model, fedavg, samples_processed
+from fedfleet.learn.averaging import add_to_model, fedavg
 from fedfleet.learn.folds import mean
 from fedfleet.runtime.executors.inline import batches
 
@@ -19,7 +22,7 @@ NOW = Context(0, 1.0, 0)
 
 
 def job(rows, steps=0, task=0, key=1):
-    return Job(task, 0, key, 7, {}, lambda job, dataset: None, np.arange(100, 100 + rows), steps)
+    return Job(task, 0, key, 7, Offer({}), lambda job, dataset: None, np.arange(100, 100 + rows), steps)
 
 
 @settings(deadline=None, derandomize=True, max_examples=200)
@@ -34,8 +37,11 @@ def job(rows, steps=0, task=0, key=1):
 def test_the_price_is_what_the_batches_really_hold(samples, size, epochs, plan_steps, asked_steps, share):
     plan = BatchPlan(size, epochs, plan_steps)
     asked = Assignments(np.array([0]), np.array([asked_steps]), np.array([share]))
-    real = sum(len(rows) for rows in batches(plan, job(math.ceil(share * samples), asked_steps)))
-    assert samples_processed(plan, asked, np.array([samples])).tolist() == [real]
+    real = [len(rows) for rows in batches(plan, job(math.ceil(share * samples), asked_steps))]
+    assert [v.tolist() for v in work_of(plan, asked.steps, asked.share, np.array([samples]))] == [
+        [float(sum(real))],
+        [float(len(real))],
+    ]
 
 
 def test_every_epoch_sees_every_row_once_in_a_fresh_order():
@@ -62,7 +68,7 @@ def test_batches_are_addressed_by_client_and_task():
 
 def test_the_whole_model_goes_down_and_up():
     server = ServerState({"w": np.zeros(10, np.float32)})
-    cost = fedavg(epochs=3).cost(server, whole_work(np.array([4, 9])), np.array([7, 20]))
+    cost = cost_of(fedavg(epochs=3), server, whole_work(np.array([4, 9])), np.array([7, 20]))
     assert cost.samples.tolist() == [21, 60]
     assert cost.bytes_down.tolist() == cost.bytes_up.tolist() == [40, 40]
 
@@ -92,32 +98,42 @@ def test_the_mean_weighs_reports():
 def test_integer_leaves_are_checked_but_not_averaged():
     fold = mean()
     server = ServerState({"w": np.zeros(2, np.float32), "n": np.array([3])})
-    acc = fold.add(fold.zero(server), report(1.0, n=np.array([9])), NOW)
-    assert set(fold.finish(acc)) == {"w"}
-    assert fold.check(server, report(1.0)) == "leaf 'n' is missing"
+    acc = folding.add(fold, folding.zero(fold, server), report(1.0, n=np.array([9])), NOW)
+    assert set(folding.finish(fold, acc).mean) == {"w"}
+    assert refused(fold, server, report(1.0)) == "leaf 'n' is missing"
+
+
+def refused(fold, server, report):
+    return folding.refusal(fold, folding.zero(fold, server), report, NOW)
 
 
 def test_only_what_travels_is_averaged():
     fold = mean(travels=lambda name: name == "w")
     server = ServerState({"w": np.zeros(2, np.float32), "head": np.zeros(3, np.float32)})
-    assert fold.check(server, report(1.0)) is None
-    assert fold.check(server, report(1.0, head=np.zeros(3, np.float32))) == "leaf 'head' is unknown"
-    assert fold.finish(fold.add(fold.zero(server), report(1.0), NOW))["w"].tolist() == [1.0, 1.0]
+    assert refused(fold, server, report(1.0)) is None
+    assert refused(fold, server, report(1.0, head=np.zeros(3, np.float32))) == "leaf 'head' is unknown"
+    assert folding.finish(fold, folding.add(fold, folding.zero(fold, server), report(1.0), NOW)).mean["w"].tolist() == [
+        1.0,
+        1.0,
+    ]
 
 
 def test_bound_is_the_callers():
     server = ServerState({"w": np.zeros(2, np.float32)})
-    assert fedavg(bound=0.5).fold.check(server, report(0.6)) == "leaf 'w' reaches 0.6, beyond its bound 0.5"
-    assert fedavg(bound=0.7).fold.check(server, report(0.6)) is None
+    assert refused(fedavg(bound=0.5).fold, server, report(0.6)) == "leaf 'w' reaches 0.6, beyond its bound 0.5"
+    assert refused(fedavg(bound=0.7).fold, server, report(0.6)) is None
 
 
-def test_more_weight_than_was_declared_stops_the_run_before_the_sums_overflow():
+def test_more_weight_than_was_declared_is_a_refusal_and_leaves_the_sums_alone():
     fold, server = mean(total_weight=4.0), ServerState({"w": np.zeros(2, np.float32)})
 
     def one():
-        return fold.add(fold.zero(server), report(1.0, 3.0), NOW)
+        return folding.add(fold, folding.zero(fold, server), report(1.0, 3.0), NOW)
 
-    with pytest.raises(RunFailed, match="total_weight"):
-        fold.add(one(), report(1.0, 3.0), NOW)
-    with pytest.raises(RunFailed, match="total_weight"):
-        fold.merge(one(), one())
+    full = one()
+    with pytest.raises(Refused, match="total_weight"):
+        folding.add(fold, full, report(5.0, 3.0), NOW)
+    assert folding.finish(fold, full).mean["w"].tolist() == [1.0, 1.0]
+    with pytest.raises(Refused, match="total_weight"):
+        folding.merge(fold, full, one())
+    assert (full.count, folding.finish(fold, full).weight) == (1, 3.0)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from fedfleet.choose.uniform import uniform
+from fedfleet.core.charging import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, ModelCommitted, TaskArrived, TasksSent
-from fedfleet.core.parts import LocalPass, Plan, World
+from fedfleet.core.parts import Plan, World
+from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import ServerState, Stop, whole_work
 from fedfleet.core.registry import parameters
 from fedfleet.core.rng import client_keys
@@ -74,13 +76,13 @@ def test_fedprox_with_a_pull_stays_nearer_to_what_was_offered():
 
 
 def test_the_pull_is_the_gradient_of_the_squared_norm():
-    term = fedprox(mu=0.5).local(0).terms[0]
+    term = fedprox(mu=0.5).local(0, {}).terms[0]
     assert term({"w": np.array([3.0])}, {"w": np.array([1.0])}, {})["w"].tolist() == [1.0]
 
 
 def test_a_term_needs_a_pass_that_can_be_read():
     with pytest.raises(BadInput, match="consensus has an opaque local pass"):
-        proximal(consensus()).local(0)
+        proximal(consensus()).local(0, {})
 
 
 def test_local_only_keeps_models_at_home():
@@ -92,7 +94,7 @@ def test_local_only_keeps_models_at_home():
     assert all(not e.bytes_down.any() and e.samples.all() for e in only(TasksSent, events))
     taken = {c for e in only(TasksSent, events) for c in e.clients.tolist()}
     assert set(end.memory.own) == taken
-    homes = [m["1.weight"] for m in end.memory.own.values()]
+    homes = [end.memory.of(c)["kept"]["1.weight"] for c in end.memory.own]
     assert not np.array_equal(homes[0], homes[1])
     assert not np.array_equal(homes[0], start["1.weight"])
 
@@ -101,8 +103,8 @@ def test_local_only_goes_on_from_its_own_model():
     _, once = trained(local_only(), rounds=1, cohort=8)
     _, twice = trained(local_only(), rounds=2, cohort=8)
     start = task().init(3)["1.weight"]
-    for client, first in once.memory.own.items():
-        step, all_steps = (np.abs(m["1.weight"] - start).sum() for m in (first, twice.memory.own[client]))
+    for client in once.memory.own:
+        step, all_steps = (np.abs(end.memory.of(client)["kept"]["1.weight"] - start).sum() for end in (once, twice))
         assert all_steps > 1.2 * step
 
 
@@ -121,10 +123,10 @@ def test_centralized_says_that_it_is_pooled():
 def test_overridden_clients_train_and_cost_as_their_variant_says():
     base, slow, late = fedavg(epochs=1), fedavg(epochs=3), fedavg(epochs=5)
     mixed = overridden(base, ((np.array([1, 2]), slow), (np.array([2, 4]), late)), CLIENTS)
-    epochs = [mixed.local(c).batches.epochs for c in range(6)]
+    epochs = [mixed.local(c, {}).batches.epochs for c in range(6)]
     assert epochs == [1, 3, 5, 1, 5, 1]  # a later variant wins
     server = ServerState({"w": np.zeros(10, np.float32)})
-    cost = mixed.cost(server, whole_work(np.array([4, 0, 1])), np.array([10, 20, 30]))
+    cost = cost_of(mixed, server, whole_work(np.array([4, 0, 1])), np.array([10, 20, 30]))
     assert cost.samples.tolist() == [50, 20, 90]
     assert cost.bytes_up.tolist() == [40, 40, 40]
 
@@ -153,7 +155,7 @@ def test_a_methods_signature_is_its_parts_merged():
 def test_a_method_hands_each_parameter_to_its_owner():
     built = fedprox(mu=0.25, lr=0.3, batch=5)
     assert built.name == "fedprox"
-    local = built.local(0)
+    local = built.local(0, {})
     assert isinstance(local, LocalPass)
     assert local.batches.size == 5
     assert local.terms[0]({"w": 1.0}, {"w": 0.0}, {})["w"] == 0.25

@@ -6,37 +6,37 @@ import torch
 from fedfleet.learn import optimisers
 
 PAIRS = {
-    "sgd": (optimisers.sgd(0.1), torch.optim.SGD, {"lr": 0.1}),
-    "momentum": (optimisers.sgd(0.1, momentum=0.9), torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
+    "sgd": (optimisers.sgd(), torch.optim.SGD, {"lr": 0.1}),
+    "momentum": (optimisers.sgd(momentum=0.9), torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}),
     "decay": (
-        optimisers.sgd(0.1, momentum=0.5, weight_decay=0.01),
+        optimisers.sgd(momentum=0.5, weight_decay=0.01),
         torch.optim.SGD,
         {"lr": 0.1, "momentum": 0.5, "weight_decay": 0.01},
     ),
-    "plain decay": (optimisers.sgd(0.1, weight_decay=0.01), torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.01}),
-    "adam": (optimisers.adam(0.01), torch.optim.Adam, {"lr": 0.01}),
+    "plain decay": (optimisers.sgd(weight_decay=0.01), torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.01}),
+    "adam": (optimisers.adam(), torch.optim.Adam, {"lr": 0.01}),
     "adam with decay": (
-        optimisers.adam(0.01, weight_decay=0.1, betas=(0.8, 0.9), eps=1e-6),
+        optimisers.adam(weight_decay=0.1, betas=(0.8, 0.9), eps=1e-6),
         torch.optim.Adam,
         {"lr": 0.01, "weight_decay": 0.1, "betas": (0.8, 0.9), "eps": 1e-6},
     ),
     "adamw": (
-        optimisers.adam(0.01, weight_decay=0.1, decoupled=True),
+        optimisers.adam(weight_decay=0.1, decoupled=True),
         torch.optim.AdamW,
         {"lr": 0.01, "weight_decay": 0.1},
     ),
     "named sgd": (
-        optimisers.named("sgd", 0.1, momentum=0.9, weight_decay=0.01),
+        optimisers.named("sgd", momentum=0.9, weight_decay=0.01),
         torch.optim.SGD,
         {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     ),
     "named adam": (
-        optimisers.named("adam", 0.01, momentum=0.0, weight_decay=0.01),
+        optimisers.named("adam", momentum=0.0, weight_decay=0.01),
         torch.optim.Adam,
         {"lr": 0.01, "weight_decay": 0.01},
     ),
     "named adamw": (
-        optimisers.named("adamw", 0.01, momentum=0.0, weight_decay=0.01),
+        optimisers.named("adamw", momentum=0.0, weight_decay=0.01),
         torch.optim.AdamW,
         {"lr": 0.01, "weight_decay": 0.01},
     ),
@@ -62,7 +62,7 @@ def test_twenty_steps_equal_those_of_torch(name):
         found = gradients(params, step)
         for n, twin in twins.items():
             twin.grad = found[n].clone()
-        params, state = ours.update(params, found, state)
+        params, state = ours.update(params, found, state, dict.fromkeys(params, options["lr"]))
         reference.step()
     for n, twin in twins.items():
         assert torch.allclose(params[n], twin.detach(), rtol=1e-6, atol=1e-6)
@@ -75,7 +75,7 @@ def test_twenty_steps_equal_those_of_torch(name):
 def test_updating_leaves_its_input_alone(name):
     ours = PAIRS[name][0]
     params = {"w": torch.ones(3)}
-    ours.update(params, {"w": torch.ones(3)}, ours.init(params))
+    ours.update(params, {"w": torch.ones(3)}, ours.init(params), {"w": 0.1})
     assert torch.equal(params["w"], torch.ones(3))
 
 
@@ -85,9 +85,19 @@ def test_a_stack_of_clients_is_treated_like_each_client(name):
     stack = {"w": torch.stack([torch.linspace(-1, 1, 5), torch.linspace(2, 3, 5)])}
     rows = [{"w": stack["w"][i]} for i in range(2)]
     states, stacked = [ours.init(r) for r in rows], ours.init(stack)
+    rates = [0.125, 0.5]
     for step in range(3):
         found = {"w": torch.cos(stack["w"] + step)}
-        both = [ours.update(r, {"w": found["w"][i]}, s) for i, (r, s) in enumerate(zip(rows, states, strict=True))]
+        both = [
+            ours.update(r, {"w": found["w"][i]}, s, {"w": rates[i]})
+            for i, (r, s) in enumerate(zip(rows, states, strict=True))
+        ]
         rows, states = [r for r, _ in both], [s for _, s in both]
-        stack, stacked = ours.update(stack, found, stacked)
+        stack, stacked = ours.update(stack, found, stacked, {"w": torch.tensor(rates).reshape(2, 1)})
     assert torch.equal(stack["w"], torch.stack([r["w"] for r in rows]))
+
+
+def test_equal_settings_are_the_same_optimiser():
+    assert optimisers.sgd(momentum=0.9) is optimisers.sgd(momentum=0.9)
+    assert optimisers.sgd(momentum=0.9) != optimisers.sgd(momentum=0.8)
+    assert optimisers.named("adam", momentum=0.0, weight_decay=0.0) is optimisers.adam(weight_decay=0.0)

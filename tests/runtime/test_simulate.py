@@ -42,7 +42,7 @@ def test_bytes_that_depend_on_values_decide_when_a_task_is_back():
     toy = consensus()
 
     def local(job, dataset):
-        report = toy.local(0)(job, dataset)
+        report = toy.local(0, {})(job, dataset)
         return Report(report.task, report.client, report.update, 1.0, report.stats, bytes_up=1000.0 * (1 + job.client))
 
     priced = replace(toy, local=lambda client: local, priced_by_value=True)

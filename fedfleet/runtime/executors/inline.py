@@ -11,15 +11,17 @@ import torch
 from torch.func import functional_call
 
 from fedfleet.core.edges import NestedPass
-from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import BatchPlan, Executor, Job, LocalPass, Task, Trial
+from fedfleet.core.errors import FedFleetError, RunFailed
+from fedfleet.core.parts import Executor, Job, Task, Trial
+from fedfleet.core.passes import SECOND, Batch, BatchPlan, Carried, LocalPass
 from fedfleet.core.records import Ints, Report, Score
 from fedfleet.core.rng import orders
-from fedfleet.core.trees import Tree, difference
+from fedfleet.core.trees import Tree
+from fedfleet.runtime.executors.client_half import Begun, Ended, Tallies, Tensors, begin, reports
 from fedfleet.tasks.dropout import addresses, dropout_names
 
 EVALUATION_BATCH = 2048
-Tensors = dict[str, torch.Tensor]
+STAGE = 1 << 20  # the epochs of one stage of a pass: later stages walk through orders of their own
 
 
 def inline(task: Task, *, threads: int = 1) -> Executor:
@@ -33,15 +35,14 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         module.train()
         for job in jobs:
-            try:
+            with naming(job):
                 if isinstance(job.local, LocalPass):
-                    yield train_one(module, job, job.local, x, y)
+                    report = train_one(module, job, x, y)
                 elif isinstance(job.local, NestedPass):
                     raise ValueError("it is an edge, and needs the nested executor")
                 else:
-                    yield job.local(job, task.dataset)
-            except (RuntimeError, ValueError, IndexError) as wrong:
-                raise RunFailed(f"client {job.client}, task {job.task}: local training failed: {wrong}") from wrong
+                    report = job.local(job, task.dataset)
+            yield report
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         module.eval()
@@ -54,51 +55,125 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
     return Executor("inline", train, evaluate)
 
 
-def train_one(module: Any, job: Job, local: LocalPass, x: torch.Tensor, y: torch.Tensor) -> Report:
-    """One client's pass: from what was offered (and kept at home) to a delta, statistics and new memory."""
-    if not len(job.rows):
-        raise ValueError("its training shard is empty")
-    keep = local.keep or (lambda name: False)
-    memory = job.memory or {}
-    start = {n: memory[n] if keep(n) and n in memory else v for n, v in job.offered.items()}
-    state = tensors(start)
-    names = [n for n, _ in module.named_parameters() if local.train is None or local.train(n)]
-    params: Tensors = {n: state.pop(n) for n in names}
-    fixed = dict(params)
-    remembered = tensors({n: v for n, v in memory.items() if not keep(n)})
-    optimiser = local.optimiser.init(params)
-    loss_sum, seen, steps = 0.0, 0, 0
-    dropouts = dropout_names(module)
-    for rows in batches(local.batches, job):
-        batch = torch.from_numpy(rows)
-        if dropouts:
-            place = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]), steps)
-            state |= dict.fromkeys(dropouts, torch.from_numpy(place))
-        for p in params.values():
-            p.requires_grad_(True)
-        logits = functional_call(module, {**params, **state}, (x[batch],))
-        loss = torch.nn.functional.cross_entropy(logits, y[batch])
-        found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
-        with torch.no_grad():
-            grads: Tensors = {
-                n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(params.items(), found, strict=True)
-            }
-            for term in local.terms:
-                extra = term(params, fixed, remembered)
-                grads = {n: g + extra[n] if n in extra else g for n, g in grads.items()}
-            params, optimiser = local.optimiser.update(params, grads, optimiser)
-        loss_sum += float(loss.detach()) * len(rows)
-        seen += len(rows)
-        steps += 1
-    after = {n: v.detach().numpy() for n, v in {**state, **params}.items() if n in job.offered}
-    update = difference({n: after[n] for n in job.offered if not keep(n)}, job.offered)
-    kept = {n: after[n].copy() for n in job.offered if keep(n)} if local.keep else None
-    weight = float(len(job.rows)) if local.weigh == "samples" else 1.0
-    stats = {"loss": loss_sum / max(seen, 1), "samples": float(len(job.rows)), "steps": float(steps)}
-    return Report(job.task, job.client, update, weight, stats, kept)
+class naming:  # noqa: N801 - reads as a word of the language
+    """What goes wrong inside a client's training is said with the client's name; what was said properly passes."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, wrong: BaseException | None, trace: Any) -> None:
+        if isinstance(wrong, Exception) and not isinstance(wrong, FedFleetError):
+            said = str(wrong) if isinstance(wrong, RuntimeError | ValueError) else f"{type(wrong).__name__}: {wrong}"
+            raise RunFailed(f"client {self.job.client}, task {self.job.task}: local training failed: {said}") from wrong
 
 
-def batches(plan: BatchPlan, job: Job) -> Iterator[Ints]:
+def train_one(module: Any, job: Job, x: torch.Tensor, y: torch.Tensor) -> Report:
+    """One client's whole half: from what was offered (and kept at home) to a report."""
+    begun = begin(job)
+    return next(reports([begun], train_begun(module, begun, x, y)))
+
+
+def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> Ended:
+    """All stages of one client's pass, one after the other; a stack of one at the end."""
+    state = tensors(begun.start)
+    start = {n: v.clone() for n, v in state.items()}
+    carried = Carried({slot: tensors(tree) for slot, tree in begun.memory.items()}, tensors(begun.given))
+    second = dict(carried.memory.get(SECOND, {}))
+    tallies: Tallies | None = None
+    for number, stage in enumerate(begun.local.stages()):
+        found = _Stage(module, begun, stage, start, carried, x, y, number)
+        state, second, counted = found.train(state, second)
+        tallies = counted if tallies is None else tallies.add(counted)
+    assert tallies is not None
+    stack = Carried({slot: _one(tree) for slot, tree in carried.memory.items()}, _one(carried.given))
+    return Ended(_one(start), _one(state), tallies, stack, _one(second))
+
+
+class _Stage:
+    """One stage of one client's pass, literally."""
+
+    def __init__(
+        self, module: Any, begun: Begun, stage: LocalPass, start: Tensors, carried: Carried, x: Any, y: Any, number: int
+    ) -> None:
+        self.module, self.begun, self.stage, self.number = module, begun, stage, number
+        self.start, self.carried, self.x, self.y = start, carried, x, y
+        self.dropouts = dropout_names(module)
+
+    def train(self, state: Tensors, second: Tensors) -> tuple[Tensors, Tensors, Tallies]:
+        """The stage from these tensors on."""
+        stage, begun = self.stage, self.begun
+        state = dict(state)
+        names = [n for n, _ in self.module.named_parameters() if stage.train is None or stage.train(n)]
+        params: Tensors = {n: state.pop(n) for n in names}
+        params |= {f"{SECOND}/{n}": second[n] for n in names if n in second}  # trained beside, under names of their own
+        fixed = {n: v for n, v in second.items() if n not in names}
+        rates = dict.fromkeys(params, begun.rate(stage))
+        optimiser = stage.optimiser.init(params)
+        loss_sum = squared = 0.0
+        seen = steps = 0
+        for rows in batches(stage.batches, begun.job, self.number):
+            self._address(state, steps)
+            params = {n: p.detach().requires_grad_(True) for n, p in params.items()}
+            own, other = split(params)
+            total, losses, squares = self._loss({**own, **state}, {**fixed, **other}, torch.from_numpy(rows))
+            found = torch.autograd.grad(total, list(params.values()), allow_unused=True)
+            with torch.no_grad():
+                grads: Tensors = {
+                    n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(params.items(), found, strict=True)
+                }
+                for term in stage.terms:
+                    for name, extra in term(own, self.start, self.carried).items():
+                        grads[name] = grads[name] + extra
+                params, optimiser = stage.optimiser.update(params, grads, optimiser, rates)
+            loss_sum += losses
+            squared += squares
+            seen += len(rows)
+            steps += 1
+        own, other = split({n: p.detach() for n, p in params.items()})
+        counted = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, seen, steps)))
+        return {n: {**state, **own}[n] for n in begun.start}, {**fixed, **other}, counted
+
+    def _address(self, state: Tensors, step: int) -> None:
+        """Say which units dropout drops in this step."""
+        if self.dropouts:
+            job = self.begun.job
+            key, task = np.array([job.key], np.uint64), np.array([job.task])
+            place = addresses(job.seed, key, task, step + STAGE * self.number)
+            state |= dict.fromkeys(self.dropouts, torch.from_numpy(place))
+
+    def _loss(self, params: Tensors, second: Tensors, rows: torch.Tensor) -> tuple[torch.Tensor, float, float]:
+        """What is differentiated, and the sums of losses and of their squares for the statistics."""
+        x, y = self.x[rows], self.y[rows]
+        if self.stage.objective is None:
+            each = torch.nn.functional.cross_entropy(functional_call(self.module, params, (x,)), y, reduction="none")
+            known = each.detach()
+            return each.mean(), float(known.sum()), float(known.square().sum())
+
+        def forward(given: Any, inputs: Any) -> Any:
+            return functional_call(self.module, {**params, **given}, (inputs,))
+
+        def mean(values: torch.Tensor) -> torch.Tensor:
+            return values.reshape(1, len(rows), -1).mean((1, 2))
+
+        loss = self.stage.objective(forward, params, second, self.carried, Batch(x, y, mean)).reshape(())
+        value = float(loss.detach())
+        return loss, value * len(rows), value * value * len(rows)
+
+
+def split(params: Tensors) -> tuple[Tensors, Tensors]:
+    """What belongs to the model, and what to the second one."""
+    prefix = f"{SECOND}/"
+    own = {n: v for n, v in params.items() if not n.startswith(prefix)}
+    return own, {n.removeprefix(prefix): v for n, v in params.items() if n.startswith(prefix)}
+
+
+def _one(tree: Any) -> Tensors:
+    return {n: v.detach().unsqueeze(0) for n, v in tree.items()}
+
+
+def batches(plan: BatchPlan, job: Job, stage: int = 0) -> Iterator[Ints]:
     """The rows of each step: a fresh order in every epoch, addressed by client and task."""
     n = len(job.rows)
     if n == 0:
@@ -107,7 +182,7 @@ def batches(plan: BatchPlan, job: Job) -> Iterator[Ints]:
     limit = job.steps or plan.steps
     done = 0
     for epoch in count():
-        order = orders(job.seed, key, task, epoch, n)[0]
+        order = orders(job.seed, key, task, epoch + STAGE * stage, n)[0]
         for a in range(0, n, plan.size):
             if limit is not None and done == limit:
                 return

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from fedfleet.core.parts import Job, LocalPass, Task
+from fedfleet.core.parts import Job, Task
+from fedfleet.core.passes import LocalPass
 from fedfleet.runtime.executors.inline import batches
 from fedfleet.tasks.dropout import AddressedDropout, addresses
 
@@ -21,7 +22,7 @@ def naive_loop(
     module = task.build().to(x.device)
     module.train()
     dropouts = [m for m in module.modules() if isinstance(m, AddressedDropout)]
-    start: dict[str, Any] = {n: torch.from_numpy(np.array(v)).to(x.device) for n, v in jobs[0].offered.items()}
+    start: dict[str, Any] = {n: torch.from_numpy(np.array(v)).to(x.device) for n, v in jobs[0].offer.params.items()}
     found = []
     for job in jobs:
         assert isinstance(job.local, LocalPass)

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.core import folding
 from fedfleet.core.edges import SYNCS, NestedPass, Turn, Visit
+from fedfleet.core.folding import Folding
 from fedfleet.core.parts import Executor, Job
+from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Array, Tree, difference
 from fedfleet.engine.nested import check_turn, memory_after, turn_seconds, turn_stats, visits_of
+from fedfleet.runtime.gather import admit
 
 
 @dataclass(slots=True)
@@ -23,7 +27,7 @@ class _Edge:
     visit: Visit
     turn: Turn
     model: Tree
-    acc: Any = None
+    acc: Folding | None = None
     counters: Tree = field(default_factory=dict[str, Array])  # integer leaves of a report, which no mean has
     spoilt: Report | None = None  # a report that cannot be used, kept for the server to say so
     weight: float = 0.0
@@ -45,7 +49,7 @@ def nested(inner: Executor) -> Executor:
         edges: list[_Edge] = []
         for job, visit, turn in zip(jobs, visits, turns, strict=True):
             check_turn(visit, turn)
-            edges.append(_Edge(job, visit, turn, job.offered))
+            edges.append(_Edge(job, visit, turn, job.offer.params))
         for k in range(max((len(turn.syncs) for turn in turns), default=0)):
             _average(inner, [e for e in edges if k < len(e.turn.syncs)], k)
         return map(_report, edges)
@@ -65,8 +69,10 @@ def _average(inner: Executor, edges: list[_Edge], k: int) -> None:
         for slot, rows in zip(sync.slots.tolist(), sync.rows, strict=True):
             if len(rows):  # a device that was emptied sits out
                 device, task = int(visit.devices[slot]), job.task * SYNCS + k
-                half, key = job.local.algorithm.local(device), int(visit.keys[slot])
-                work.append((edge, Job(task, device, key, job.seed, edge.model, half, rows, sync.steps)))
+                algorithm, key = job.local.algorithm, int(visit.keys[slot])
+                offer = algorithm.offer(ServerState(edge.model), device, NO_SETTINGS)
+                half = algorithm.local(device, NO_SETTINGS)
+                work.append((edge, Job(task, device, key, job.seed, offer, half, rows, sync.steps)))
     for edge in edges:
         edge.acc, edge.weight = None, 0.0
     for (edge, job), report in zip(work, inner.train([job for _, job in work]), strict=True):
@@ -78,11 +84,11 @@ def _average(inner: Executor, edges: list[_Edge], k: int) -> None:
 def _add(edge: _Edge, job: Job, report: Report) -> None:
     assert isinstance(edge.job.local, NestedPass)
     fold, server = edge.job.local.algorithm.fold, ServerState(edge.model)
-    if fold.check(server, report) is not None:
+    acc = folding.zero(fold, server) if edge.acc is None else edge.acc
+    if admit(fold, server, acc, report, Context(0, 0.0, job.client)) is not None:
         edge.spoilt, edge.refused = report, edge.refused + 1
         return
-    edge.acc = fold.zero(server) if edge.acc is None else edge.acc
-    edge.acc = fold.add(edge.acc, report, Context(0, 0.0, job.client))
+    edge.acc = acc
     edge.weight += report.weight
     edge.counters = {n: v for n, v in report.update.items() if not np.issubdtype(v.dtype, np.floating)}
     edge.loss.append((report.stats.get("loss", 0.0), report.stats.get("samples", 0.0)))
@@ -93,9 +99,9 @@ def _step(edge: _Edge) -> None:
     if edge.acc is None or len(edge.turn.syncs) == 1:
         return
     assert isinstance(edge.job.local, NestedPass)
-    change = edge.job.local.algorithm.fold.finish(edge.acc)
+    change = folding.finish(edge.job.local.algorithm.fold, edge.acc)
     assert change is not None
-    edge.model = {n: v + change[n] if n in change else v for n, v in edge.model.items()}
+    edge.model = {n: v + change.mean[n] if n in change.mean else v for n, v in edge.model.items()}
 
 
 def _report(edge: _Edge) -> Report:
@@ -115,8 +121,9 @@ def _report(edge: _Edge) -> Report:
         assert edge.spoilt is not None
         return Report(job.task, job.client, edge.spoilt.update, edge.spoilt.weight, stats, memory, seconds=seconds)
     weight = edge.weight if turn.weight is None else turn.weight
-    update = fold.finish(edge.acc) if alone else difference(edge.model, job.offered)
-    assert update is not None
+    whole = folding.finish(fold, edge.acc)
+    assert whole is not None
+    update = whole.mean if alone else difference(edge.model, job.offer.params)
     forwarded = edge.acc if alone and turn.weight is None else None
     update = {**edge.counters, **update}
     return Report(job.task, job.client, update, weight, stats, memory, seconds=seconds, forwarded=forwarded)

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import FedFleetError, RunFailed
-from fedfleet.core.parts import Algorithm, Executor, Job, Trial
-from fedfleet.core.records import Ints, Report
+from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Trial
+from fedfleet.core.records import Ints, Report, Settings, Slots
 from fedfleet.core.trees import Tree, tree_map
 
 # What a recipe's function makes of its text: the algorithm, whose client's half is wanted, and an executor right here.
@@ -55,7 +55,8 @@ class Parcel:
     seed: int
     rows: Ints
     steps: int
-    memory: Tree | None
+    memory: Slots
+    settings: Settings
 
     @property
     def name(self) -> str:
@@ -87,12 +88,12 @@ class Answer:
 
 def packed(job: Job) -> Parcel:
     """The plain data of a job."""
-    return Parcel(job.task, job.client, job.key, job.seed, job.rows, job.steps, job.memory)
+    return Parcel(job.task, job.client, job.key, job.seed, job.rows, job.steps, job.memory, job.settings)
 
 
 def owned(report: Report) -> Report:
     """The report with arrays of its own: views into what a chunk came in would keep the whole chunk alive."""
-    memory = None if report.memory is None else tree_map(np.array, report.memory)
+    memory = None if report.memory is None else {slot: tree_map(np.array, tree) for slot, tree in report.memory.items()}
     return replace(report, update=tree_map(np.array, report.update), memory=memory)
 
 
@@ -109,7 +110,7 @@ def rebuilt(recipe: Recipe) -> tuple[Algorithm, Executor]:
     return getattr(import_module(module), function)(recipe.text)
 
 
-def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], which: Sequence[int], *trees: Tree) -> Answer:
+def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], which: Sequence[int], *offers: Offer) -> Answer:
     """Train parcels, one after the other unless the executor wants them together; `which` says for each what was offered."""
     found: list[Any] = []
     name = "a worker could not rebuild the spec"
@@ -117,11 +118,11 @@ def train_chunk(recipe: Recipe, parcels: Sequence[Parcel], which: Sequence[int],
         algorithm, executor = rebuilt(recipe)
         if executor.together:
             name = f"{parcels[0].name} and {len(parcels) - 1} more"
-            jobs = [_unpacked(parcel, trees[i], algorithm) for parcel, i in zip(parcels, which, strict=True)]
+            jobs = [_unpacked(parcel, offers[i], algorithm) for parcel, i in zip(parcels, which, strict=True)]
             return Answer(list(executor.train(jobs)))
         for parcel, i in zip(parcels, which, strict=True):
             name = parcel.name
-            found.extend(executor.train([_unpacked(parcel, trees[i], algorithm)]))
+            found.extend(executor.train([_unpacked(parcel, offers[i], algorithm)]))
     except Exception as wrong:
         return _failed(name, wrong)
     return Answer(found)
@@ -140,17 +141,18 @@ def score_chunk(recipe: Recipe, sheets: Sequence[Sheet], which: Sequence[int], *
         return _failed(name, wrong)
 
 
-def _unpacked(parcel: Parcel, offered: Tree, algorithm: Algorithm) -> Job:
+def _unpacked(parcel: Parcel, offer: Offer, algorithm: Algorithm) -> Job:
     return Job(
         task=parcel.task,
         client=parcel.client,
         key=parcel.key,
         seed=parcel.seed,
-        offered=offered,
-        local=algorithm.local(parcel.client),
+        offer=offer,
+        local=algorithm.local(parcel.client, parcel.settings),
         rows=parcel.rows,
         steps=parcel.steps,
         memory=parcel.memory,
+        settings=parcel.settings,
     )
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import Executor, Job, Trial
+from fedfleet.core.parts import Executor, Job, Offer, Trial
 from fedfleet.core.records import Report, Score
 from fedfleet.core.trees import Tree
 from fedfleet.runtime.executors.parcels import Answer, Parcel, Recipe, Sheet, owned, packed, score_chunk, train_chunk
@@ -74,7 +74,7 @@ def ray_executor(
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         parcels = [packed(job) for job in jobs]
-        found = spread(cluster, training, recipe, parcels, [job.offered for job in jobs])
+        found = spread(cluster, training, recipe, parcels, [job.offer for job in jobs])
         return (owned(report) for report in found)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
@@ -90,7 +90,7 @@ def ray_executor(
 
 
 def spread(
-    cluster: Cluster, remote: Any, recipe: Recipe, parcels: Sequence[Parcel | Sheet], trees: Sequence[Tree]
+    cluster: Cluster, remote: Any, recipe: Recipe, parcels: Sequence[Parcel | Sheet], trees: Sequence[Tree | Offer]
 ) -> Iterator[Any]:
     """Have all parcels done, and give their answers in input order as the chunks come back.
 
@@ -146,13 +146,13 @@ def received(cluster: Cluster, remote: Any, recipe: Recipe, sent: Sent) -> list[
     return answer.found
 
 
-def shelf(cluster: Cluster, trees: Sequence[Tree]) -> Callable[[Sequence[int]], tuple[list[int], list[Any]]]:
+def shelf(cluster: Cluster, trees: Sequence[Tree | Offer]) -> Callable[[Sequence[int]], tuple[list[int], list[Any]]]:
     """Puts each distinct tree into the object store once, when it is first wanted, and lets go of it after its last use.
 
     The answer for some parcels: for each the place of its tree in the list of references that follows. Trees with the same
     arrays are the same tree, even if an algorithm made a new dictionary for each client.
     """
-    marks = {i: tuple((n, id(v)) for n, v in tree.items()) for i, tree in {id(t): t for t in trees}.items()}
+    marks = {i: _mark(tree) for i, tree in {id(t): t for t in trees}.items()}
     left = Counter(marks[id(tree)] for tree in trees)
     kept: dict[Any, Any] = {}
 
@@ -172,6 +172,12 @@ def shelf(cluster: Cluster, trees: Sequence[Tree]) -> Callable[[Sequence[int]], 
         return which, references
 
     return refer
+
+
+def _mark(tree: Tree | Offer) -> tuple[Any, ...]:
+    if isinstance(tree, Offer):
+        return _mark(tree.params), _mark(tree.extra)
+    return tuple((n, id(v)) for n, v in tree.items())
 
 
 # ---- the connection ---------------------------------------------------------------------------------------------

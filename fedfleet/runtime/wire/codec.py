@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Offer
 from fedfleet.core.trees import Tree
 
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
@@ -19,6 +20,9 @@ CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),  # a proxy of the environment is for web pages, not for the fleet
 )
+
+
+_EXTRA = "extra|"  # no module can name a parameter so
 
 
 class Garbled(Exception):
@@ -44,6 +48,18 @@ def tree_from_bytes(data: bytes) -> Tree:
     except (KeyError, ValueError, TypeError) as wrong:  # a type that numpy does not know, a shape that does not fit
         raise Garbled(f"its tensors have a type or shape that cannot be read ({wrong})") from None
     return {name: found[name] for name in sorted(found)}  # safetensors names them in no fixed order
+
+
+def offer_to_bytes(offer: Offer) -> bytes:
+    """An offer in safetensors form: the model's leaves under their own names, what else goes down behind a mark."""
+    return tree_to_bytes({**offer.params, **{_EXTRA + n: v for n, v in offer.extra.items()}})
+
+
+def offer_from_bytes(data: bytes) -> Offer:
+    """The inverse of `offer_to_bytes`."""
+    found = tree_from_bytes(data)
+    extra = {n.removeprefix(_EXTRA): v for n, v in found.items() if n.startswith(_EXTRA)}
+    return Offer({n: v for n, v in found.items() if not n.startswith(_EXTRA)}, extra)
 
 
 def split_address(text: str, *, any_port: bool = False) -> tuple[str, int]:

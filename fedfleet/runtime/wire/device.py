@@ -11,6 +11,7 @@ import grpc
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Algorithm, Executor, Job, World
+from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Report
 from fedfleet.runtime.gather import training_rows
 from fedfleet.runtime.wire import fleet_pb2 as pb
@@ -18,8 +19,8 @@ from fedfleet.runtime.wire.codec import (
     CHANNEL_OPTIONS,
     PROTOCOL,
     Garbled,
+    offer_from_bytes,
     split_address,
-    tree_from_bytes,
     tree_to_bytes,
 )
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
@@ -84,7 +85,7 @@ def _work_until_over(stub: FleetStub, server: str, client: int, kit: Rebuilt) ->
 def train(kit: Rebuilt, client: int, work: pb.Work) -> Report:
     """Do one task's work with the literal executor, exactly as a simulation would."""
     try:
-        offered = tree_from_bytes(work.tensors)
+        offered = offer_from_bytes(work.tensors)
     except Garbled as wrong:
         raise RunFailed(f"client {client}, task {work.task}: the server's offer is damaged: {wrong}") from None
     rows = training_rows(kit.world.data, client, work.round, work.share)
@@ -94,7 +95,7 @@ def train(kit: Rebuilt, client: int, work: pb.Work) -> Report:
         int(kit.world.keys[client]),
         work.seed,
         offered,
-        kit.algorithm.local(client),
+        kit.algorithm.local(client, NO_SETTINGS),
         rows,
         work.steps,
     )

@@ -15,18 +15,19 @@ from typing import assert_never
 import numpy as np
 
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, Fact, ModelCommitted, RoundFailed, TaskArrived, TaskLost, TimerFired
-from fedfleet.core.parts import Executor, LocalPass, OpaquePass, Plan, World
+from fedfleet.core.parts import Executor, Pass, Plan, World
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState, endings
 from fedfleet.runtime.audit import keep_aggregate
-from fedfleet.runtime.gather import ClientMemory, evaluate, fold_reports
+from fedfleet.runtime.gather import evaluate, fold_reports
 from fedfleet.runtime.journal import Journal
-from fedfleet.runtime.wire.codec import tree_to_bytes
+from fedfleet.runtime.memory import ClientMemory
+from fedfleet.runtime.wire.codec import offer_to_bytes
 from fedfleet.runtime.wire.desk import Desk, Errand
 
 # At the end, how long devices that are still at work have to come and hear that it is over.
@@ -53,7 +54,8 @@ class Serving:
 
 def check_servable(plan: Plan, devices: int) -> None:
     """Refuse what this skeleton cannot do yet, with one sentence each."""
-    if plan.algorithm.remembers:
+    half = plan.algorithm.local(0, NO_SETTINGS)
+    if (isinstance(half, LocalPass) and half.remembers()) or plan.algorithm.personal is not None:
         raise BadInput(
             f"algorithm {plan.algorithm.name!r} lets clients remember, and memory does not travel over the wire yet; "
             "simulate it with fedfleet run, or serve an algorithm without memory, such as fedavg"
@@ -166,18 +168,18 @@ def errands(plan: Plan, world: World, wave: Wave) -> list[Errand]:
     encoded: dict[int, tuple[Tree, bytes]] = {}  # the tree is held too, so that no other can take its id
     found: list[Errand] = []
     for slot, client in enumerate(wave.asked.clients.tolist()):
-        offered, share = plan.algorithm.offer(wave.server, client), float(wave.asked.share[slot])
-        if id(offered) not in encoded:
-            encoded[id(offered)] = (offered, tree_to_bytes(offered))
-        tensors, steps = encoded[id(offered)][1], int(wave.asked.steps[slot])
-        heaviest = heaviest_report(plan.algorithm.local(client), math.ceil(share * sizes[client]))
+        offered, share = plan.algorithm.offer(wave.server, client, NO_SETTINGS), float(wave.asked.share[slot])
+        if id(offered.params) not in encoded or offered.extra:
+            encoded[id(offered.params)] = (offered.params, offer_to_bytes(offered))
+        tensors, steps = encoded[id(offered.params)][1], int(wave.asked.steps[slot])
+        heaviest = heaviest_report(plan.algorithm.local(client, NO_SETTINGS), math.ceil(share * sizes[client]))
         found.append(
             Errand(wave.first + slot, client, wave.round, tensors, steps, share, plan.seed, wave.time, heaviest)
         )
     return found
 
 
-def heaviest_report(local: LocalPass | OpaquePass | NestedPass, samples: int) -> float:
+def heaviest_report(local: Pass, samples: int) -> float:
     """The most that an honest report can weigh; an opaque pass may weigh its reports as it likes.
 
     Without this limit one device could claim so much weight that the fold's total overflows and the run fails.
@@ -191,7 +193,7 @@ def gather(run: Serving, command: Gather) -> None:
     """Fold what these tasks brought, in task order, and keep the aggregate before it becomes a fact."""
     reports = [run.held.pop(task) for task in command.tasks]
     fact = fold_reports(run.plan, run.memory, command.server, command.contexts, reports, run.state.book.now)
-    keep_aggregate(run.plan, run.folder, run.gathered, fact)
+    keep_aggregate(run.folder, run.gathered, fact)
     run.gathered += 1
     run.desk.answer(fact)
 

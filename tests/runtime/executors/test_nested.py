@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fedfleet.choose.uniform import uniform
+from fedfleet.core import folding
 from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, NestedPass, Sync, Turn, UserSource
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import ModelCommitted, ReportsGathered
 from fedfleet.core.labels import TaskFacts
-from fedfleet.core.parts import DataSource, DeviceSource, Job, Plan, Task, World
+from fedfleet.core.parts import DataSource, DeviceSource, Job, Offer, Plan, Task, World
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import content_hash
@@ -25,7 +26,8 @@ from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.nested import nested
 from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.gather import ClientMemory, fold_reports
+from fedfleet.runtime.gather import fold_reports
+from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.simulate import simulate
 from fedfleet.shuffle.edge import shufflefl
 from fedfleet.tasks.digits import digits, digits_logreg
@@ -63,7 +65,7 @@ def edges_of(sizes, rule, algorithm, *, offered=None, task=TASK, first=40):
             mine = shards[u][slots[u] == d - int(np.argmax(owners == u))]
             if len(mine):
                 number = (first + u) * SYNCS + sync
-                made.append(Job(number, d, int(fleet.keys[d]), 3, model, algorithm.local(d), mine, steps))
+                made.append(Job(number, d, int(fleet.keys[d]), 3, Offer(model), algorithm.local(d, {}), mine, steps))
         return made
 
     return above, below
@@ -84,10 +86,10 @@ def at_the_server(reports, algorithm, params):
 
 
 def flat_sum(reports, algorithm, params):
-    acc = algorithm.fold.zero(ServerState(params))
+    acc = folding.zero(algorithm.fold, ServerState(params))
     for report in reports:
-        assert algorithm.fold.check(ServerState(params), report) is None
-        acc = algorithm.fold.add(acc, report, Context(0, 0.0, report.client))
+        assert folding.refusal(algorithm.fold, acc, report, Context(0, 0.0, report.client)) is None
+        acc = folding.add(algorithm.fold, acc, report, Context(0, 0.0, report.client))
     return acc
 
 
@@ -112,7 +114,9 @@ def test_one_average_at_the_edges_is_flat_averaging_bit_for_bit(sizes, kappa1, w
     flat = flat_sum(LITERAL.train(below(steps=kappa1)), algorithm, TASK.init(0))
     assert rejected == ()
     assert same_sum(got, flat)
-    assert content_hash(algorithm.fold.finish(got)) == content_hash(algorithm.fold.finish(flat))
+    assert content_hash(folding.finish(algorithm.fold, got).mean) == content_hash(
+        folding.finish(algorithm.fold, flat).mean
+    )
 
 
 @pytest.mark.parametrize("kappa2", [2, 5])
@@ -122,7 +126,9 @@ def test_one_edge_with_several_averages_is_as_many_flat_rounds(kappa2):
     report = next(nested(LITERAL).train(above))
     model = TASK.init(0)
     for k in range(kappa2):
-        change = algorithm.fold.finish(flat_sum(LITERAL.train(below(k, model=model, steps=3)), algorithm, TASK.init(0)))
+        change = folding.finish(
+            algorithm.fold, flat_sum(LITERAL.train(below(k, model=model, steps=3)), algorithm, TASK.init(0))
+        ).mean
         model = {n: v + change[n] for n, v in model.items()}
     for name, value in TASK.init(0).items():
         np.testing.assert_allclose(value + report.update[name], model[name], rtol=0, atol=1e-6)
@@ -134,8 +140,8 @@ def test_one_step_on_everything_is_one_step_on_the_union():
     above, _ = edges_of([[5, 11], [2], [8, 1, 4]], hierfl(kappa1=1, kappa2=1), algorithm)
     got, _ = at_the_server(list(nested(LITERAL).train(above)), algorithm, TASK.init(0))
     everything = np.concatenate([job.rows for job in above])
-    union = next(LITERAL.train([Job(0, 0, 0, 3, TASK.init(0), algorithm.local(0), everything, 1)]))
-    for name, change in algorithm.fold.finish(got).items():
+    union = next(LITERAL.train([Job(0, 0, 0, 3, Offer(TASK.init(0)), algorithm.local(0, {}), everything, 1)]))
+    for name, change in folding.finish(algorithm.fold, got).mean.items():
         np.testing.assert_allclose(change, union.update[name], rtol=1e-4, atol=1e-6)
 
 
@@ -210,7 +216,7 @@ def test_a_rule_may_say_what_its_edges_weigh():
     reports = list(nested(LITERAL).train(above))
     assert [r.weight for r in reports] == [2.5, 2.5] and all(r.forwarded is None for r in reports)
     got, _ = at_the_server(reports, algorithm, TASK.init(0))
-    for name, change in algorithm.fold.finish(got).items():
+    for name, change in folding.finish(algorithm.fold, got).mean.items():
         middle = (reports[0].update[name] + reports[1].update[name]) / 2
         np.testing.assert_allclose(change, middle, atol=1e-7)
 
@@ -229,7 +235,7 @@ def spoiling(bad):
     plain = consensus()
 
     def local(job, dataset):
-        report = plain.local(job.client)(job, dataset)
+        report = plain.local(job.client, {})(job, dataset)
         return replace(report, update={"w": np.full(4, np.nan, np.float32)}) if bad(job) else report
 
     return replace(plain, local=lambda client: local)
@@ -312,6 +318,6 @@ def test_reports_are_records_that_other_runtimes_can_take():
     reports, _, algorithm = toy_reports(lambda job: False)
     for report in reports:
         assert isinstance(report, Report)
-        kept = algorithm.fold.load(algorithm.fold.save(report.forwarded))
+        kept = folding.load(algorithm.fold, ServerState(TASK.init(0)), folding.save(report.forwarded))
         assert same_sum(kept, report.forwarded)
-        assert content_hash(algorithm.fold.finish(kept)) == content_hash(report.update)
+        assert content_hash(folding.finish(algorithm.fold, kept).mean) == content_hash(report.update)

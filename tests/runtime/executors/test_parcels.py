@@ -14,7 +14,7 @@ from tests.runtime.executors.kits import misled
 
 def toy_jobs(n, offered=None):
     """Jobs of the toy, each of its own client."""
-    local, rows = consensus(remembers=True).local(0), np.arange(3)
+    local, rows = consensus(remembers=True).local(0, {}), np.arange(3)
     return [
         Job(
             task=10 + c,

@@ -9,23 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedfleet.core import exact
+from fedfleet.core import folding
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import Dataset, Job, Task, Trial
+from fedfleet.core.parts import Dataset, Job, Offer, Task, Trial
 from fedfleet.core.records import Context, ServerState
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
 from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import fold_jobs, open_place, stacked
+from fedfleet.runtime.executors.stacked.executor import fold_jobs, stacked
 from fedfleet.runtime.executors.stacked.forms import choose_form
 from fedfleet.runtime.executors.stacked.linear import Linear
-from fedfleet.runtime.executors.stacked.schedule import plan_stack
+from fedfleet.runtime.executors.stacked.place import open_place
+from fedfleet.runtime.executors.stacked.schedule import plan_stage
 from fedfleet.runtime.executors.stacked.twin import CannotStack, make_twin
 from fedfleet.tasks.task import first_parameters
 
 # Rounding differs with the order of sums; a unit that sits within it of a kink of relu may take the other side.
 TOLERANCE = 1e-4
+NOW = Context(0, 1.0, 0)
 # Deep networks have so many kinks that fp32 itself, literal or not, lies a percent from the truth: see the next test.
 TASKS = ("femnist_cnn", "cifar_cnn", "mlp", "logreg", "char_lstm", "har_cnn", "kws_cnn", "vit_tiny")
 SMALL = {"lr": 0.01, "batch": 4}
@@ -33,18 +35,18 @@ SMALL = {"lr": 0.01, "batch": 4}
 
 def jobs_of(task, algorithm, sizes, *, steps=None, seed=7):
     """Jobs with shards of these sizes, one after the other in the dataset."""
-    params, first, found = task.init(0), 0, []
+    offer, first, found = Offer(task.init(0)), 0, []
     for i, n in enumerate(sizes):
         rows = (np.arange(n) + first) % len(task.dataset.y)
-        found.append(Job(i, i, 1000 + i, seed, params, algorithm.local(i), rows, (steps or [0] * len(sizes))[i]))
+        found.append(Job(i, i, 1000 + i, seed, offer, algorithm.local(i, {}), rows, (steps or [0] * len(sizes))[i]))
         first += n
     return found
 
 
-def folded(task, jobs, mean, *, threads=1):
+def folded(task, jobs, fold, *, threads=1):
     """Trained and added up where the updates are, as an accelerator does it."""
     where = open_place(task, device="cpu", threads=threads, form="merged", tf32=False, graphs=False)
-    return fold_jobs(where, jobs, mean)
+    return fold_jobs(where, jobs, [NOW] * len(jobs), fold, ServerState(task.init(0)))
 
 
 def apart(a, b, offered):
@@ -63,7 +65,7 @@ def compare(task, algorithm, sizes, form="merged", *, threads=1, steps=None):
     got = list(stacked(task, form=form, threads=threads).train(jobs))
     assert [r.task for r in got] == [j.task for j in jobs]
     for a, b, job in zip(expected, got, jobs, strict=True):
-        assert apart(a, b, job.offered) <= TOLERANCE
+        assert apart(a, b, job.offer.params) <= TOLERANCE
         assert b.stats["loss"] == pytest.approx(a.stats["loss"], rel=1e-3, abs=1e-4)
         assert (b.weight, b.stats["steps"]) == (a.weight, a.stats["steps"])
 
@@ -84,7 +86,7 @@ def test_a_deep_network_is_the_same_function_in_double_precision():
     )
     jobs = jobs_of(double, fedavg(epochs=1, **SMALL), (5, 3))
     for a, b, job in zip(inline(double).train(jobs), stacked(double).train(jobs), jobs, strict=True):
-        assert apart(a, b, job.offered) <= 1e-10
+        assert apart(a, b, job.offer.params) <= 1e-10
 
 
 def images(n=160, side=12):
@@ -145,34 +147,37 @@ def test_random_cohorts(sizes, batch, steps, partial, momentum):
 def test_frozen_and_kept_layers_and_memory():
     task = small_task(lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, 9), nn.Tanh(), nn.Linear(9, 5)))
     frozen = fedavg(lr=0.05)
-    local = replace(frozen.local(0), train=lambda name: name.startswith("3"))
-    compare(task, replace(frozen, local=lambda client: local), (9, 20, 3))
+    local = replace(frozen.local(0, {}), train=lambda name: name.startswith("3"))
+    compare(task, replace(frozen, local=lambda client, settings: local), (9, 20, 3))
     home = local_only(lr=0.05)
-    jobs = [replace(j, memory={n: v + 0.01 for n, v in j.offered.items()}) for j in jobs_of(task, home, (9, 20))]
+    jobs = [
+        replace(j, memory={"kept": {n: v + 0.01 for n, v in j.offer.params.items()}})
+        for j in jobs_of(task, home, (9, 20))
+    ]
     for a, b in zip(inline(task).train(jobs), stacked(task).train(jobs), strict=True):
         assert b.update == {}
-        assert all(np.allclose(a.memory[n], b.memory[n], atol=1e-5) for n in a.memory)
+        assert all(np.allclose(a.memory["kept"][n], b.memory["kept"][n], atol=1e-5) for n in a.memory["kept"])
 
 
 def test_clients_may_start_from_different_models():
     task = small_task(convolutions())
     jobs = jobs_of(task, fedavg(lr=0.05), (9, 20, 3))
-    jobs[1] = replace(jobs[1], offered={n: v * 0.5 for n, v in jobs[1].offered.items()})
+    jobs[1] = replace(jobs[1], offer=Offer({n: v * 0.5 for n, v in jobs[1].offer.params.items()}))
     for a, b, job in zip(inline(task).train(jobs), stacked(task).train(jobs), jobs, strict=True):
-        assert apart(a, b, job.offered) <= TOLERANCE
+        assert apart(a, b, job.offer.params) <= TOLERANCE
 
 
 def test_folding_in_place_gives_the_same_sum_as_folding_the_reports():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3, 14))
     server, execute = ServerState(task.init(0)), stacked(task)
-    mean = algorithm.fold.exact(server)
-    done = folded(task, jobs, mean)
-    acc = algorithm.fold.zero(server)
+    done = folded(task, jobs, algorithm.fold)
+    acc = folding.zero(algorithm.fold, server)
     for report in execute.train(jobs):
-        acc = algorithm.fold.add(acc, report, Context(0, 1.0, report.client))
-    assert content_hash(exact.mean(done.accumulator, mean.scales)) == content_hash(algorithm.fold.finish(acc))
-    assert done.accumulator.weight == acc.weight
+        acc = folding.add(algorithm.fold, acc, report, NOW)
+    mine, theirs = (folding.finish(algorithm.fold, a) for a in (done.accumulator, acc))
+    assert content_hash(mine.mean) == content_hash(theirs.mean)
+    assert (mine.weight, mine.count) == (theirs.weight, theirs.count)
     assert done.tasks.tolist() == [0, 1, 2, 3]
 
 
@@ -181,7 +186,7 @@ def test_one_clients_nan_stays_its_own():
     x[9:29] = np.nan  # the shard of client 1
     task, algorithm = small_task(convolutions(), x, y), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3))
-    done = folded(task, jobs, algorithm.fold.exact(ServerState(task.init(0))))
+    done = folded(task, jobs, algorithm.fold)
     assert [(r.client, "not finite" in r.reason) for r in done.rejected] == [(1, True)]
     assert done.tasks.tolist() == [0, 2]
     reports = list(stacked(task).train(jobs))
@@ -190,8 +195,7 @@ def test_one_clients_nan_stays_its_own():
 
 def test_an_update_beyond_its_bound_is_refused_in_the_same_words():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05, bound=1e-6)
-    server = ServerState(task.init(0))
-    done = folded(task, jobs_of(task, algorithm, (9, 5)), algorithm.fold.exact(server))
+    done = folded(task, jobs_of(task, algorithm, (9, 5)), algorithm.fold)
     assert len(done.rejected) == 2
     assert "beyond its bound 1e-06" in done.rejected[0].reason
     assert "client 0" in done.rejected[0].reason
@@ -207,11 +211,12 @@ def test_a_cohort_of_one_and_an_empty_shard():
 def test_chunks_and_threads_change_nothing():
     task, algorithm = small_task(convolutions()), fedavg(lr=0.05)
     jobs = jobs_of(task, algorithm, (9, 20, 3, 14, 8, 8, 8))
-    mean = algorithm.fold.exact(ServerState(task.init(0)))
-    sums = [folded(task, jobs, mean, threads=n).accumulator for n in (1, 1, 2)]
-    first = [content_hash(acc.closed) for acc in sums[:2]]
-    assert first[0] == first[1], "the same form, chunk and threads: the same bits"
-    means = [exact.mean(acc, mean.scales) for acc in (sums[0], sums[2])]
+    means = [
+        folding.finish(algorithm.fold, folded(task, jobs, algorithm.fold, threads=n).accumulator).mean
+        for n in (1, 1, 2)
+    ]
+    assert content_hash(means[0]) == content_hash(means[1]), "the same form, chunk and threads: the same bits"
+    means = [means[0], means[2]]
     assert all(np.allclose(means[0][n], means[1][n], atol=1e-6) for n in means[0])
 
 
@@ -219,7 +224,7 @@ def test_padding_is_little_and_reported():
     task = small_task(convolutions())
     algorithm = fedavg(lr=0.05, batch=8, epochs=1)
     jobs = jobs_of(task, algorithm, (64, 60, 58, 57))
-    assert plan_stack(jobs, range(4), jobs[0].local).padding < 0.1
+    assert plan_stage(jobs, jobs[0].local.batches).padding < 0.1
     execute = stacked(task)
     assert execute.remarks() == ()
     list(execute.train(jobs))
@@ -258,10 +263,23 @@ def test_the_loop_keeps_large_layers_apart_and_comes_to_the_same(build, algorith
     compare(small_task(build), algorithm, (9, 20, 3), form="loop", threads=2)
 
 
-def test_weight_decay_shares_nothing(monkeypatch):
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        fedavg(lr=0.05, batch=4, epochs=2, weight_decay=0.1),
+        fedavg(lr=0.02, batch=4, epochs=2, momentum=0.9, weight_decay=0.01),
+        fedprox(lr=0.05, batch=4, epochs=2, mu=0.7),
+        fedprox(lr=0.02, batch=4, epochs=2, mu=0.7, momentum=0.9),
+    ],
+    ids=["decay", "momentum", "prox", "prox with momentum"],
+)
+def test_every_linear_rule_shares_its_beginning(algorithm, monkeypatch):
     task, made, share = small_task(dense()), [], Linear._share
     monkeypatch.setattr(Linear, "_share", lambda leaf, x: (share(leaf, x), made.append(leaf.past))[0])
-    compare(task, fedavg(lr=0.05, batch=4, epochs=2, weight_decay=0.1), (12, 12, 12))
+    compare(task, algorithm, (12, 12, 12))
+    assert [past is not None for past in made] == [True, False]
+    made.clear()
+    compare(task, algorithm, (12, 9, 5, 12))  # some leave early, and then weights are made at the beginning
     assert made == [None, None]
 
 

@@ -1,48 +1,44 @@
-"""The executor itself: jobs become stacks, stacks become reports, or one exact sum where they were made."""
+"""The executor itself: jobs become stacks, stacks become reports, or exact sums where they were made."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import torch
 
-from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import ExactMean, Executor, Folded, Job, LocalPass, Task, Trial
-from fedfleet.core.records import Rejected, Report, Score
-from fedfleet.core.trees import Tree, difference
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.folding import DeviceSum
-from fedfleet.runtime.executors.stacked.graph import Graphs
-from fedfleet.runtime.executors.stacked.loop import alone_on_its_core, loop_reports
-from fedfleet.runtime.executors.stacked.schedule import Stacked, chunks, groups, plan_stack
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.folding import Fold
+from fedfleet.core.parts import Executor, Folded, Job, Task, Trial
+from fedfleet.core.passes import SECOND, Carried, LocalPass
+from fedfleet.core.records import Context, Rejected, Report, Score, ServerState, Slots
+from fedfleet.runtime.executors.client_half import (
+    Begun,
+    Ended,
+    Tallies,
+    Tensors,
+    begin,
+    grouped,
+    passed,
+    reports,
+    resident,
+    stack_trees,
+    stacked_slots,
+    stats_of,
+    weight_of,
+)
+from fedfleet.runtime.executors.inline import inline, naming
+from fedfleet.runtime.executors.stacked.folding import DeviceSums, changes
+from fedfleet.runtime.executors.stacked.loop import alone_on_its_core, loop_ended
+from fedfleet.runtime.executors.stacked.place import Place, at_hand, open_place
+from fedfleet.runtime.executors.stacked.schedule import Schedule, chunks, plan_stage
 from fedfleet.runtime.executors.stacked.score import score_trials
-from fedfleet.runtime.executors.stacked.train import Trained, train_stack
-from fedfleet.runtime.executors.stacked.twin import CannotStack, Tensors, Twin, make_twin
-
-
-@dataclass(slots=True)
-class Place:
-    """A task on a device: its data, kept there once, its twin, and what was uploaded last."""
-
-    task: Task
-    device: torch.device
-    x: torch.Tensor
-    y: torch.Tensor
-    judge: torch.nn.Module  # the model as it is, for evaluation
-    twins: list[Twin]
-    form: str
-    threads: int
-    most: int  # clients per stack; halved when memory runs out
-    graphs: Graphs | None = None
-    uploaded: tuple[int, Tree, Tensors] | None = None
-    notes: list[str] = field(default_factory=list)
-    streamed: bool = False  # do the stacks bring their rows along?
-    computed: int = 0  # samples that went through the stacks, padding included
-    real: int = 0
+from fedfleet.runtime.executors.stacked.train import Trained, Work, train_stage
+from fedfleet.runtime.executors.stacked.twin import Twin
+from fedfleet.runtime.gather import fold_in_order, stat_columns
 
 
 def stacked(
@@ -65,20 +61,21 @@ def stacked(
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         ready: dict[int, Report] = {}
-        for stack, local, trained in _trained(where, jobs):
-            ready |= zip(stack.order, reports_of(stack, local, trained), strict=True)
-        ready |= _opaque(where, jobs)
+        for places, group, ended in _trained(where, jobs):
+            ready |= zip(places, reports(group, ended), strict=True)
+        ready |= _literally(where, jobs)
         yield from (ready[i] for i in range(len(jobs)))
 
-    def fold(jobs: Sequence[Job], mean: ExactMean) -> Folded:
-        return fold_jobs(where, jobs, mean)
+    def fold(jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState) -> Folded:
+        return fold_jobs(where, jobs, contexts, rule, server)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         return score_trials(where.judge, where.twins, where.x, where.y, trials, where.device)
 
     def remarks() -> tuple[str, ...]:
         waste = 1.0 - where.real / where.computed if where.computed else 0.0
-        return (f"{waste:.1%} of the samples that were computed in stacks were padding",) if where.computed else ()
+        padded = (f"{waste:.1%} of the samples that were computed in stacks were padding",) if where.computed else ()
+        return padded + tuple(f"{n} tasks were trained one by one: {why}" for why, n in where.literal.items())
 
     # On a CPU reports cost less than the extra passes over a whole stack; elsewhere they would have to cross a bus.
     name = f"stacked-{where.form}"
@@ -86,129 +83,55 @@ def stacked(
     return Executor(name, train, evaluate, own_fold, notes=tuple(where.notes), remarks=remarks, together=True)
 
 
-def open_place(
-    task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool, room: float | None = None
-) -> Place:
-    """Bring the data to the device and build the twin, or say why there is none."""
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise BadInput(f"run.device = {device!r}: there is no CUDA device here; use cpu")
-    torch.backends.cuda.matmul.allow_tf32 = tf32
-    torch.backends.cudnn.allow_tf32 = tf32
-    torch.set_num_threads(1)  # threads of ours run kernels side by side; kernels' own threads would only wait
-    target = torch.device(device)
-    notes: list[str] = []
-    twins: list[Twin] = []
-    if form == "merged":
-        try:
-            sample = torch.from_numpy(task.dataset.x[:2])
-            twins = [make_twin(task.build(), sample) for _ in range(threads if target.type == "cpu" else 1)]
-        except CannotStack as wrong:
-            form = "loop"
-            notes.append(f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other")
-    x, y, streamed = _brought(task, target, room)
-    if streamed:
-        graphs = False  # a recording knows one place of the data only
-        notes.append(f"{task.name}: the data do not fit on {device} and are brought there stack by stack")
-    wanted = Graphs() if graphs and target.type == "cuda" else None
-    judge = task.build().to(target).eval()
-    return Place(
-        task,
-        target,
-        x,
-        y,
-        judge,
-        twins,
-        form,
-        threads,
-        _most_clients(task, target),
-        wanted,
-        notes=notes,
-        streamed=streamed,
-    )
+def refuses(local: Any) -> str | None:
+    """Why stacks cannot train this pass; None if they can."""
+    return None if isinstance(local, LocalPass) else "their pass is an opaque function"
 
 
-def _brought(task: Task, target: torch.device, room: float | None) -> tuple[torch.Tensor, torch.Tensor, bool]:
-    """The data on the device, or in page-locked memory here if they would take too much of it; then they are streamed."""
-    x, y = torch.from_numpy(task.dataset.x), torch.from_numpy(task.dataset.y)
-    if room is None:
-        room = torch.cuda.mem_get_info(target)[0] / 2 if target.type == "cuda" else float("inf")
-    if x.nbytes + y.nbytes <= room:
-        return x.to(target), y.to(target), False
-    return (x.pin_memory(), y.pin_memory(), True) if target.type == "cuda" else (x, y, True)
-
-
-def _at_hand(where: Place, stack: Stacked) -> tuple[Stacked, torch.Tensor, torch.Tensor]:
-    """The stack with the data that it needs on the device: all of them, or just its own rows, renumbered."""
-    if not where.streamed:
-        return stack, where.x, where.y
-    own, places = np.unique(stack.rows, return_inverse=True)
-    rows = torch.from_numpy(own)
-    x, y = (v[rows].to(where.device, non_blocking=True) for v in (where.x, where.y))
-    return replace(stack, rows=places.reshape(stack.rows.shape)), x, y
-
-
-def _most_clients(task: Task, device: torch.device) -> int:
-    """How many clients fit: parameters, their gradients and room for activations, in half of the free memory."""
-    size = sum(v.nbytes for v in task.init(0).values())
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return max(1, int(free / (12 * size + 64e6)))
-    # On a CPU stacks should stay near the cache, and be large enough for products that all their clients share.
-    return int(min(50, max(25, 8e6 // max(size, 1))))
-
-
-def _opaque(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
-    """Jobs that cannot be stacked at all, trained literally; the loop form takes everything else."""
-    merged = where.form == "merged"
-    mine = [i for i, job in enumerate(jobs) if not (merged and isinstance(job.local, LocalPass))]
+def _literally(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
+    """What stacks refuse is trained by inline, and remarked."""
+    mine = [i for i, job in enumerate(jobs) if refuses(job.local)]
     if not mine:
         return {}
-    passes = [i for i in mine if isinstance(jobs[i].local, LocalPass)]
-    opaque = [i for i in mine if not isinstance(jobs[i].local, LocalPass)]
-    done = dict(zip(passes, _looped(where, [jobs[i] for i in passes]), strict=True))
-    return done | dict(
-        zip(opaque, inline(where.task, threads=where.threads).train([jobs[i] for i in opaque]), strict=True)
-    )
+    for i in mine:
+        why = refuses(jobs[i].local)
+        assert why is not None
+        where.literal[why] = where.literal.get(why, 0) + 1
+    return dict(zip(mine, inline(where.task, threads=where.threads).train([jobs[i] for i in mine]), strict=True))
 
 
-def _looped(where: Place, jobs: Sequence[Job]) -> list[Report]:
-    """One client after the other, on threads."""
-    return loop_reports(where.task, jobs, where.x, where.y, where.threads)
-
-
-def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
-    """Stacks of the jobs that can be stacked, trained, in an order that depends on the jobs alone."""
-    if not where.twins:
-        return
-    stackable = [i for i, job in enumerate(jobs) if isinstance(job.local, LocalPass)]
-    for local, inside in groups([jobs[i] for i in stackable]):
-        places = [stackable[j] for j in inside]
+def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[Begun], Ended]]:
+    """The jobs that can be stacked, in stacks, trained, in an order that depends on the jobs alone."""
+    stackable = [i for i, job in enumerate(jobs) if not refuses(job.local)]
+    ready = []
+    for i in stackable:
+        with naming(jobs[i]):
+            ready.append(begin(jobs[i]))
+    for _, inside in grouped(ready):
+        if not where.twins:
+            ended = loop_ended(where.task, [ready[j] for j in inside], where.x, where.y, where.threads)
+            yield from (([stackable[j]], [ready[j]], one) for j, one in zip(inside, ended, strict=True))
+            continue
         stacks = _side_by_side if where.device.type == "cpu" else _one_by_one
-        for stack, own, trained in stacks(where, jobs, places, local):
-            where.real += int(stack.sizes.sum())
-            where.computed += sum(stack.active) * stack.rows.shape[2]
-            yield stack, own, trained
+        for places, ended in stacks(where, ready, inside):
+            yield [stackable[j] for j in places], [ready[j] for j in places], ended
 
 
-def _side_by_side(
-    where: Place, jobs: Sequence[Job], places: list[int], local: LocalPass
-) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
+def _side_by_side(where: Place, ready: list[Begun], inside: list[int]) -> Iterator[tuple[list[int], Ended]]:
     """On a CPU: one stack per thread at a time, each thread with a twin of its own and one kernel thread."""
-    most = max(1, min(where.most, -(-len(places) // where.threads)))
+    most = max(1, min(where.most, -(-len(inside) // where.threads)))
     free: SimpleQueue[Twin] = SimpleQueue()
     for twin in where.twins:
         free.put(twin)
 
-    def one(part: list[int]) -> tuple[Stacked, LocalPass, Trained]:
+    def one(part: list[int]) -> tuple[list[int], Ended]:
         twin = free.get()
         try:
-            stack = plan_stack(jobs, part, local)
-            _refuse_empty(stack)
-            return stack, local, train_stack(twin, *_pass(where, stack, local))
+            return part, train_stack(where, twin, [ready[j] for j in part])
         finally:
             free.put(twin)
 
-    parts = list(chunks(jobs, places, most))
+    parts = list(chunks(ready, inside, most))
     if where.threads == 1 or len(parts) == 1:
         yield from map(one, parts)
         return
@@ -216,113 +139,155 @@ def _side_by_side(
         yield from pool.map(one, parts)
 
 
-def _one_by_one(
-    where: Place, jobs: Sequence[Job], places: list[int], local: LocalPass
-) -> Iterator[tuple[Stacked, LocalPass, Trained]]:
+def _one_by_one(where: Place, ready: list[Begun], inside: list[int]) -> Iterator[tuple[list[int], Ended]]:
     """On an accelerator: one stack after the other, smaller ones when memory runs out."""
-    waiting = list(chunks(jobs, places, where.most))
+    waiting = list(chunks(ready, inside, where.most))
     while waiting:
         part = waiting.pop(0)
-        stack = plan_stack(jobs, part, local)
-        _refuse_empty(stack)
         try:
-            yield stack, local, _train(where, stack, local)
+            yield part, train_stack(where, where.twins[0], [ready[j] for j in part])
         except torch.OutOfMemoryError:
             if len(part) == 1:
-                raise RunFailed(
-                    f"client {jobs[part[0]].client} alone does not fit into the memory of {where.device}"
-                ) from None
+                client = ready[part[0]].job.client
+                raise RunFailed(f"client {client} alone does not fit into the memory of {where.device}") from None
             torch.cuda.empty_cache()
             where.most = max(1, len(part) // 2)
             waiting = [part[: where.most], part[where.most :], *waiting]
 
 
-def _refuse_empty(stack: Stacked) -> None:
-    for job in stack.jobs:
-        if not len(job.rows):
-            raise RunFailed(f"client {job.client}, task {job.task}: local training failed: its training shard is empty")
+def train_stack(where: Place, twin: Twin, group: list[Begun]) -> Ended:
+    """All stages of a stack, each from where the one before ended."""
+    start = _starts(where, group)
+    carried = stacked_slots(group, where.device)
+    now, second = start, dict(carried.memory.get(SECOND, {}))
+    tallies: Tallies | None = None
+    jobs = [begun.job for begun in group]
+    for number, stage in enumerate(group[0].local.stages()):
+        own = [next(s for k, s in enumerate(b.local.stages()) if k == number) for b in group]
+        rates = np.array([b.rate(s) for b, s in zip(group, own, strict=True)])
+        plan = plan_stage(jobs, stage.batches, number)
+        where.real += int(plan.sizes.sum())
+        where.computed += plan.computed
+        laid, x, y = at_hand(where, plan)
+        work = _in_order(Work(stage, laid, now, start, carried, second, rates), plan)
+        done = where.graphs.train(twin, work, x, y) if where.graphs is not None else None
+        done = _put_back(done or train_stage(twin, work, x, y), plan)
+        now, second = done.end, done.second
+        tallies = done.tallies if tallies is None else tallies.add(done.tallies)
+    assert tallies is not None
+    return Ended(start, now, tallies, carried, second)
 
 
-def _train(where: Place, stack: Stacked, local: LocalPass) -> Trained:
-    ready = _pass(where, stack, local)
-    if where.graphs is not None:
-        captured = where.graphs.train(where.twins[0], *ready)
-        if captured is not None:
-            return captured
-    return train_stack(where.twins[0], *ready)
+def _in_order(work: Work, plan: Schedule) -> Work:
+    """The work with its clients in the order of the schedule."""
+    if plan.sorted_already:
+        return work
+    order = torch.from_numpy(plan.order).to(next(iter(work.begin.values())).device)
+    move = lambda tree: {n: v if v.stride(0) == 0 else v[order] for n, v in tree.items()}  # noqa: E731
+    carried = Carried({slot: move(tree) for slot, tree in work.carried.memory.items()}, move(work.carried.given))
+    begin = move(work.begin)
+    anchor = begin if work.anchor is work.begin else move(work.anchor)
+    return Work(work.stage, work.schedule, begin, anchor, carried, move(work.second), work.rates[plan.order])
 
 
-def _pass(
-    where: Place, stack: Stacked, local: LocalPass
-) -> tuple[Stacked, LocalPass, Tensors, torch.Tensor, torch.Tensor]:
-    at_hand, x, y = _at_hand(where, stack)
-    return at_hand, local, _starts(where, stack, local), x, y
+def _put_back(done: Trained, plan: Schedule) -> Trained:
+    """The clients in the order in which they were given."""
+    if plan.sorted_already:
+        return done
+    back = np.argsort(plan.order)
+    at = torch.from_numpy(back).to(next(iter(done.end.values())).device)
+    move = lambda tree: {n: v[at] for n, v in tree.items()}  # noqa: E731
+    t = done.tallies
+    return Trained(
+        move(done.end), move(done.second), Tallies(t.loss[back], t.squared[back], t.seen[back], t.steps[back])
+    )
 
 
-def _starts(where: Place, stack: Stacked, local: LocalPass) -> Tensors:
-    """What each client begins with, [clients, ..]: what was offered, and what it kept at home."""
-    offered = stack.jobs[0].offered
-    if local.keep is None and all(job.offered is offered for job in stack.jobs):
-        if where.uploaded is None or where.uploaded[1] is not offered:
-            where.uploaded = (
-                id(offered),
-                offered,
-                {n: torch.from_numpy(v).to(where.device, copy=True) for n, v in offered.items()},
-            )
-        return {n: v.unsqueeze(0).expand(len(stack.jobs), *v.shape) for n, v in where.uploaded[2].items()}
-    keep = local.keep or (lambda name: False)
-    mine = [{n: (job.memory or {}).get(n, v) if keep(n) else v for n, v in job.offered.items()} for job in stack.jobs]
-    return {n: torch.from_numpy(np.stack([tree[n] for tree in mine])).to(where.device) for n in offered}
+def _starts(where: Place, group: Sequence[Begun]) -> Tensors:
+    """What each client begins with, [clients, ..]; a model that all share is uploaded once and seen by each."""
+    first = group[0].start
+    if any(begun.start is not first for begun in group):
+        return stack_trees([begun.start for begun in group], where.device)
+    if where.uploaded is None or where.uploaded[0] is not first:
+        where.uploaded = first, {n: torch.from_numpy(v).to(where.device, copy=True) for n, v in first.items()}
+    return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in where.uploaded[1].items()}
 
 
-def reports_of(stack: Stacked, local: LocalPass, trained: Trained) -> Iterator[Report]:
-    """The reports of a trained stack, in its order."""
-    keep = local.keep or (lambda name: False)
-    end = {n: v.detach().cpu().numpy() for n, v in trained.end.items()}
-    for c, job in enumerate(stack.jobs):
-        after = {n: end[n][c] for n in job.offered}
-        update = difference({n: v for n, v in after.items() if not keep(n)}, job.offered)
-        kept = {n: v.copy() for n, v in after.items() if keep(n)} if local.keep else None
-        yield Report(job.task, job.client, update, _weight(job, local), _stats(stack, c, trained), kept)
-
-
-def _weight(job: Job, local: LocalPass) -> float:
-    return float(len(job.rows)) if local.weigh == "samples" else 1.0
-
-
-def _stats(stack: Stacked, c: int, trained: Trained) -> dict[str, float]:
-    steps = float((stack.sizes[:, c] > 0).sum())
-    return {"loss": float(trained.loss[c]), "samples": float(len(stack.jobs[c].rows)), "steps": steps}
-
-
-def fold_jobs(where: Place, jobs: Sequence[Job], mean: ExactMean) -> Folded:
+def fold_jobs(
+    where: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState
+) -> Folded:
     """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
-    total = DeviceSum(jobs[0].offered, mean, where.device)
+    claimed = sum(weight_of(job, job.local) for job in jobs if isinstance(job.local, LocalPass))
+    if claimed > fold.total_weight:  # some will be too much, and which of them depends on the order of the tasks
+        ready = {i: r for p, g, e in _trained(where, jobs) for i, r in zip(p, reports(g, e), strict=True)}
+        ready |= _literally(where, jobs)
+        return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts)
+    sums = DeviceSums(fold, fold.like(server), where.device)
     rejected: list[Rejected] = []
-    rows: list[tuple[int, dict[str, float]]] = []
-    for stack, local, trained in _trained(where, jobs):
-        weights = [_weight(job, local) for job in stack.jobs]
-        for c, (job, why) in enumerate(zip(stack.jobs, total.add(trained, weights), strict=True)):
+    rows: list[tuple[int, Mapping[str, float]]] = []
+    memory: dict[int, tuple[int, Slots]] = {}
+    for places, group, ended in _trained(where, jobs):
+        lost = next((n for n in sums.scales if n not in group[0].local.sent(ended.end)), None)
+        if lost is not None and not group[0].local.after:
+            rejected += [
+                Rejected(b.job.task, b.job.client, f"client {b.job.client}: leaf {lost!r} is missing") for b in group
+            ]
+            continue
+        update, start, found, norms = _what_goes_up(group, ended, list(sums.scales))
+        weights, kept, peaks = found
+        stats = [stats_of(begun, ended.tallies, c, norms[c]) for c, begun in enumerate(group)]
+        entries = [fold.enter(float(weights[c]), stats[c], contexts[i]) for c, i in enumerate(places)]
+        for c, (begun, why) in enumerate(zip(group, sums.add(update, start, entries, peaks), strict=True)):
+            job = begun.job
             if why:
                 rejected.append(Rejected(job.task, job.client, f"client {job.client}: {why}"))
-            else:
-                rows.append((job.task, _stats(stack, c, trained)))
-    for report in _opaque(where, jobs).values():
-        raise RunFailed(f"task {report.task} has an opaque pass, which cannot be folded on the device")
+                continue
+            rows.append((job.task, stats[c]))
+            if kept and memory.get(job.client, (-1, {}))[0] < job.task:
+                memory[job.client] = job.task, resident(kept, c)
+    other = _literally(where, jobs)
+    literal = fold_in_order(fold, server, list(other.values()), [contexts[i] for i in other]) if other else None
+    if literal is not None:
+        rejected += literal.rejected
+        rows += [(t, {n: float(v[k]) for n, v in literal.stats.items()}) for k, t in enumerate(literal.tasks.tolist())]
     rows.sort(key=lambda row: row[0])
-    names = rows[0][1] if rows else {}
-    stats = {n: np.array([found[n] for _, found in rows]) for n in names}
-    tasks = np.array([t for t, _ in rows], np.int64)
-    return Folded(total.close(), tasks, stats, tuple(sorted(rejected, key=lambda r: r.task)))
+    whole = sums.close(None if literal is None else literal.accumulator)
+    remembered = {client: slots for client, (_, slots) in memory.items()} | (dict(literal.memory) if literal else {})
+    return Folded(
+        whole,
+        np.array([t for t, _ in rows], np.int64),
+        stat_columns([found for _, found in rows]),
+        tuple(sorted(rejected, key=lambda r: r.task)),
+        remembered,
+    )
+
+
+def _what_goes_up(group: list[Begun], ended: Ended, names: list[str]):
+    """A stack's updates, with (weights, memory, peaks) and norms; without hooks the difference is never written down."""
+    local = group[0].local
+    with torch.no_grad():
+        if not local.after and not local.remembers():
+            peaks, norms = changes(ended.end, ended.start, names, len(group))
+            weights = np.array([weight_of(begun.job, local) for begun in group])
+            return ended.end, ended.start, (weights, {}, peaks), norms
+        plain = passed(group, ended)
+        floating = [n for n, v in plain.update.items() if v.is_floating_point()]
+        peaks, norms = changes(plain.update, None, floating, len(group))
+        found = plain
+        for hook in local.after:
+            found = hook(found)
+        if local.after or floating != names:
+            peaks, _ = changes(found.update, None, names, len(group))
+        return found.update, None, (found.weight, found.memory, peaks), norms
 
 
 def train_cohort(where: Place, jobs: Sequence[Job]) -> list[Tensors]:
     """Train jobs and leave each client's parameters where they are: what the benchmark times."""
     found: dict[int, Tensors] = {}
-    if not where.twins:
-        for i, report in enumerate(_looped(where, jobs)):
-            found[i] = {n: torch.from_numpy(v + report.update[n]) for n, v in jobs[i].offered.items()}
-    for stack, _, trained in _trained(where, jobs):
-        for c, i in enumerate(stack.order):
-            found[i] = {n: v[c] for n, v in trained.end.items()}
+    for places, group, ended in _trained(where, jobs):
+        for c, (i, begun) in enumerate(zip(places, group, strict=True)):
+            if ended.update is None:
+                found[i] = {n: v[c] for n, v in ended.end.items()}
+            else:
+                found[i] = {n: torch.from_numpy(v) + ended.update[n][c] for n, v in begun.start.items()}
     return [found[i] for i in range(len(jobs))]

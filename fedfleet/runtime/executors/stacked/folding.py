@@ -1,100 +1,186 @@
-"""The exact mean where the updates lie: the integers of `core.exact`, added and divided on the device."""
+"""Exact sums where the updates lie: the integers of `core.exact`, added and divided on the device.
+
+Every field of a fold is obeyed here as on the host: its entries' weights, factors, named sums and parts, its denominator.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from fedfleet.core import exact
-from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import ExactMean
-from fedfleet.core.trees import Tree
-from fedfleet.runtime.executors.stacked.train import Trained
+from fedfleet.core.folding import Entry, Fold, Folding, entry_refusal, merge, scales_of
+from fedfleet.core.trees import Array, Tree
 from fedfleet.tasks.accelerated import kernels_for
 
+Tensors = Mapping[str, torch.Tensor]
 
-class DeviceSum:
-    """A sum under way on one device, all leaves in one buffer. Only its mean comes back: no report crosses the bus."""
 
-    def __init__(self, like: Tree, mean: ExactMean, device: torch.device) -> None:
-        self.mean, self.device = mean, device
-        self.shapes = {n: like[n].shape for n in mean.scales}
-        sizes = [math.prod(shape) for shape in self.shapes.values()]
-        self.flat = torch.zeros(sum(sizes), dtype=torch.int64, device=device)
-        self.parts = dict(zip(self.shapes, self.flat.split(sizes), strict=True))
-        self.acc = exact.Accumulator({}, {})
+class DeviceSums:
+    """A fold under way on one device, one buffer per named sum. Only means come back: no report crosses the bus."""
 
-    def add(self, trained: Trained, weights: list[float]) -> list[str | None]:
-        """Add a stack's updates; for each client None, or why it was refused and weighs nothing."""
-        reasons = refusals(trained, weights, self.mean)
-        counted = [0.0 if why else w for w, why in zip(weights, reasons, strict=True)]
-        heavy = torch.tensor(counted, dtype=torch.float64, device=self.device)
-        factors = {power: heavy * 2.0**power for power in {scale.power for scale in self.mean.scales.values()}}
-        for name, scale in self.mean.scales.items():
-            add_exactly(self.parts[name], trained.end[name], trained.start[name], factors[scale.power])
-        for w in counted:
-            if w:
-                self.acc.weight += round(w * 2.0**60)
-                self.acc.count += 1
+    def __init__(self, fold: Fold, like: Tree, device: torch.device) -> None:
+        self.fold, self.like, self.device = fold, like, device
+        self.scales = scales_of(fold, like)
+        self.shapes = {n: like[n].shape for n in self.scales}
+        self.sizes = [math.prod(shape) for shape in self.shapes.values()]
+        self.flat: dict[str, torch.Tensor] = {}
+        self.fine: dict[str, dict[str, torch.Tensor]] = {}
+        self.heads: dict[str, exact.Accumulator] = {}
+
+    def add(self, end: Tensors, start: Tensors | None, entries: Sequence[Entry], peaks: np.ndarray) -> list[str | None]:
+        """Add a stack's updates; for each client None, or why it was refused and weighs nothing.
+
+        `peaks[leaf, client]` is the largest change of each leaf, as `changes` gives it.
+        """
+        reasons = self._refusals(entries, peaks)
+        for name in sorted({e.sum for e, why in zip(entries, reasons, strict=True) if why is None}):
+            inside = [i for i, e in enumerate(entries) if e.sum == name and reasons[i] is None]
+            self._add_to(name, end, start, {i: entries[i] for i in inside}, len(entries))
         return reasons
 
-    def close(self) -> exact.Accumulator:
-        """Divide here (doubles divide alike everywhere) and bring the mean home, all leaves in one transfer."""
-        if self.acc.weight > self.mean.total_weight * 2.0**60:
-            raise RunFailed(
-                f"the weights of one commit exceed {self.mean.total_weight:g}; raise the fold's total_weight"
-            )
-        if self.acc.count:
-            divisors = {n: exact.divisor(self.acc, scale) for n, scale in self.mean.scales.items()}
-            if len(set(divisors.values())) == 1:
-                divided = self.flat.double().div_(next(iter(divisors.values())))
+    def _add_to(
+        self, name: str, end: Tensors, start: Tensors | None, inside: Mapping[int, Entry], clients: int
+    ) -> None:
+        head = self._sum(name)
+        parts = dict(zip(self.shapes, self.flat[name].split(self.sizes), strict=True))
+        for leaf, scale in self.scales.items():
+            factors = torch.zeros(clients, dtype=torch.float64)
+            each: dict[int, Any] = {}
+            for i, entry in inside.items():
+                part = None if entry.parts is None else entry.parts.get(leaf)
+                factors[i] = math.ldexp(entry.weight * entry.factor, scale.power)
+                if isinstance(part, float):
+                    factors[i] *= part
+                elif part is not None:
+                    each[i] = part
+                if part is not None:
+                    exact.lack(head, leaf, entry.weight, part, self.shapes[leaf], self.fold.total_weight)
+            begin = None if start is None else start[leaf]
+            heavy = factors.to(self.device)
+            if each or scale.two_limbs:
+                self._slowly(name, leaf, end[leaf], begin, heavy, each, parts[leaf], scale)
             else:
-                divided = torch.cat([self.parts[n].double().div_(by) for n, by in divisors.items()])
-            leaves = np.split(_fetched(divided.float()), np.cumsum([part.numel() for part in self.parts.values()])[:-1])
-            named = zip(self.shapes.items(), leaves, strict=True)
-            self.acc.closed = {n: leaf.reshape(shape) for (n, shape), leaf in named}
-        return self.acc
+                add_exactly(parts[leaf], end[leaf], begin, heavy)
+        for entry in inside.values():
+            head.weight += exact.units(entry.weight)
+            head.count += 1
+
+    def _slowly(
+        self, name: str, leaf: str, end: torch.Tensor, start: torch.Tensor | None, factors: torch.Tensor,
+        each: Mapping[int, Any], total: torch.Tensor, scale: exact.Scale,
+    ) -> None:  # fmt: skip
+        """Client by client, for leaves whose elements weigh differently or that carry a second limb."""
+        for i in torch.nonzero(factors).reshape(-1).tolist():
+            change = end[i] if start is None else end[i] - start[i]
+            scaled = change.double().reshape(-1)
+            if i in each:
+                scaled = scaled * torch.as_tensor(np.asarray(each[i], np.float64).reshape(-1), device=self.device)
+            scaled = scaled * factors[i]
+            coarse = scaled.round()
+            total += coarse.to(torch.int64)
+            if scale.two_limbs:
+                rest = ((scaled - coarse) * 2.0**32).round().to(torch.int64)
+                known = self.fine[name].get(leaf)
+                self.fine[name][leaf] = rest if known is None else known + rest
+
+    def _sum(self, name: str) -> exact.Accumulator:
+        if name not in self.heads:
+            self.flat[name] = torch.zeros(sum(self.sizes), dtype=torch.int64, device=self.device)
+            self.fine[name] = {}
+            self.heads[name] = exact.Accumulator({}, {})
+        return self.heads[name]
+
+    def _refusals(self, entries: Sequence[Entry], peaks: np.ndarray) -> list[str | None]:
+        """Why a client's update cannot be folded, by the same rules and in the same words as on the host."""
+        found: list[str | None] = [None] * len(entries)
+        names = [n for n in self.scales if math.prod(self.shapes[n])]
+        for name, row in zip(names, peaks, strict=True):
+            bound = self.scales[name].bound
+            for c in np.flatnonzero(~(row <= bound)).tolist():
+                far = f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
+                found[c] = found[c] or f"leaf {name!r} {far}"
+        heavy: dict[str, int] = {}
+        for c, entry in enumerate(entries):
+            found[c] = entry_refusal(self.fold, entry) or found[c]
+            if found[c] is None:
+                known = heavy.get(entry.sum, self.heads[entry.sum].weight if entry.sum in self.heads else 0)
+                found[c] = exact.overweight(exact.Accumulator({}, {}, known), entry.weight, self.fold.total_weight)
+                heavy[entry.sum] = known + (exact.units(entry.weight) if found[c] is None else 0)
+        return found
+
+    def close(self, other: Folding | None = None) -> Folding:
+        """The fold as the host knows it. Where nothing has to be added any more, division happens here: doubles divide alike
+        everywhere, and the means come home in one transfer."""
+        found = Folding(self.like, self.scales)
+        for name, head in self.heads.items():
+            simple = other is None and not head.thin and not self.fine[name]
+            found.sums[name] = self._divided(name, head) if simple else self._brought(name, head)
+        return found if other is None else merge(self.fold, found, other)
+
+    def _divided(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
+        by = {n: exact.divisor(head, scale, n, self.fold.denominator) for n, scale in self.scales.items()}
+        parts = self.flat[name].split(self.sizes)
+        if len(set(by.values())) == 1 and 0.0 not in by.values():
+            divided = self.flat[name].double().div_(next(iter(by.values())))
+        else:
+            divided = torch.cat(
+                [p.double().div_(d) if d else p.double().zero_() for p, d in zip(parts, by.values(), strict=True)]
+                or [self.flat[name].double()]
+            )
+        leaves = np.split(_fetched(divided.float()), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        named = zip(self.shapes.items(), leaves, strict=True)
+        head.closed = {n: leaf.reshape(shape) for (n, shape), leaf in named}
+        return head
+
+    def _brought(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
+        """The sums themselves, on the host."""
+        leaves = np.split(_fetched(self.flat[name]).copy(), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        head.sums = {n: leaf.reshape(shape) for (n, shape), leaf in zip(self.shapes.items(), leaves, strict=True)}
+        for leaf, scale in self.scales.items():
+            if scale.two_limbs:
+                known = self.fine[name].get(leaf)
+                none = np.zeros(self.shapes[leaf], np.int64)
+                head.fine[leaf] = none if known is None else known.cpu().numpy().reshape(self.shapes[leaf])
+        return head
 
 
-def refusals(trained: Trained, weights: list[float], mean: ExactMean) -> list[str | None]:
-    """Why a client's update cannot be folded, by the same rules and in the same words as `core.exact.refusal`."""
-    found: list[str | None] = [None] * len(weights)
-    names = [n for n in mean.scales if trained.end[n][0].numel()]
-    largest = [peaks(trained.end[n], trained.start[n]) for n in names]
-    table = torch.stack(largest).cpu().numpy() if names else np.zeros((0, len(weights)))
-    for name, row in zip(names, table, strict=True):
-        bound = mean.scales[name].bound
-        for c in np.flatnonzero(~(row <= bound)).tolist():
-            far = f"reaches {row[c]:.6g}, beyond its bound {bound:g}" if np.isfinite(row[c]) else "is not finite"
-            found[c] = found[c] or f"leaf {name!r} {far}"
-    for c, weight in enumerate(weights):
-        if not 0 < weight <= mean.total_weight:
-            found[c] = found[c] or f"its weight {weight} is not in (0, {mean.total_weight}]"
-    return found
+def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest change of each leaf and client, [leaves, clients], and how far each client went in all, [clients]."""
+    filled = [n for n in names if end[n][0].numel()]
+    if not filled:
+        return np.zeros((0, clients)), np.zeros(clients)
+    both = [peaks_and_squares(end[n], None if start is None else start[n]) for n in filled]
+    table = torch.stack([torch.stack([peak.double(), squares]) for peak, squares in both]).cpu().numpy()
+    return table[:, 0], np.sqrt(table[:, 1].sum(0))
 
 
-def peaks(end: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
-    """The largest |end - start| of each client; not finite where an element is not."""
+def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """The largest |end - start| of each client, not finite where an element is not, and the sum of its squares."""
     own = kernels_for(end)
     if own is not None:
-        return own.peaks(end, start)
-    return (end - start).reshape(len(end), -1).abs().amax(1)
+        return own.peaks_and_squares(end, start)
+    change = (end if start is None else end - start).reshape(len(end), -1)
+    return change.abs().amax(1), change.double().square_().sum(1)
 
 
-def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor, factor: torch.Tensor) -> None:
+def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | None, factor: torch.Tensor) -> None:
     """total += sum over clients of rint(float64(end - start) factor), flat; refused clients have factor 0."""
     own = kernels_for(end)
     if own is not None:
         own.add_exactly(total, end, start, factor)
         return
     shape = (-1, *(1,) * (end.dim() - 1))
-    scaled = torch.where((factor > 0).reshape(shape), (end - start).double() * factor.reshape(shape), 0.0)
+    change = end if start is None else end - start
+    scaled = torch.where((factor != 0).reshape(shape), change.double() * factor.reshape(shape), 0.0)
     total += scaled.round_().to(torch.int64).sum(0).reshape(-1)
 
 
-def _fetched(value: torch.Tensor) -> np.ndarray:
+def _fetched(value: torch.Tensor) -> Array:
     """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly."""
     if value.device.type != "cuda":
         return value.numpy()

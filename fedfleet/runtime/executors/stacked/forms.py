@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.core.parts import BatchPlan, Job, LocalPass, Task
+from fedfleet.core.parts import Job, Offer, Task
+from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.learn.optimisers import sgd
-from fedfleet.runtime.executors.stacked.executor import open_place, train_cohort
+from fedfleet.runtime.executors.stacked.executor import train_cohort
+from fedfleet.runtime.executors.stacked.place import open_place
 
 _COHORT, _STEPS, _BATCH, _REPEATS = 10, 3, 10, 3
 
@@ -38,10 +40,10 @@ def choose_form(task: Task, *, device: str, threads: int, keep: Path | None = No
 
 def _seconds(task: Task, form: str, device: str, threads: int) -> float:
     where = open_place(task, device=device, threads=threads, form=form, tf32=False, graphs=False)
-    local = LocalPass(sgd(0.01), BatchPlan(_BATCH, steps=_STEPS))
-    params, n = task.init(0), len(task.dataset.y)
+    local = LocalPass(sgd(), BatchPlan(_BATCH, steps=_STEPS), rate=0.01)
+    offer, n = Offer(task.init(0)), len(task.dataset.y)
     rows = [(np.arange(_BATCH * _STEPS) + i * _BATCH) % n for i in range(_COHORT)]
-    jobs = [Job(i, i, i, 0, params, local, rows[i]) for i in range(_COHORT)]
+    jobs = [Job(i, i, i, 0, offer, local, rows[i]) for i in range(_COHORT)]
     train_cohort(where, jobs)
     found: list[float] = []
     for _ in range(_REPEATS):

@@ -3,8 +3,8 @@
 Activations keep the clients merged into the batch, [clients * batch, ..], so that everything without parameters (relu,
 pooling, flatten) runs unchanged in the model's own forward(). Only leaves take the merged batch apart.
 
-A leaf whose `step` is set updates its weights inside the backward pass, w <- decay w - lr g, in the matrix product that
-makes the gradient: no gradient is ever written down. That is plain SGD at the price of its memory traffic.
+When the stack has a `move`, leaves update their weights inside the backward pass, where the gradient is made: nobody keeps it.
+That is SGD, with or without momentum, at the price of its memory traffic.
 """
 
 from __future__ import annotations
@@ -67,13 +67,10 @@ class _FusedConv(torch.autograd.Function):
         (patches,) = ctx.saved_tensors
         down = torch.bmm(leaf.repeated(len(grad)).transpose(1, 2), grad) if ctx.needs_input_grad[0] else None
         change = torch.bmm(grad, patches.transpose(1, 2)).reshape(stack.clients, -1, *leaf.weight.shape[1:]).sum(1)
-        if stack.decay != 1.0:
-            leaf.weight.mul_(stack.decay)
-        leaf.weight.add_(change, alpha=-stack.lr)
+        stack.move.step(leaf.names["weight"], leaf.weight, change)
         if leaf.bias is not None:
-            if stack.decay != 1.0:
-                leaf.bias.mul_(stack.decay)
-            leaf.bias.add_(grad.sum(2).reshape(stack.clients, -1, grad.shape[1]).sum(1), alpha=-stack.lr)
+            bias = grad.sum(2).reshape(stack.clients, -1, grad.shape[1]).sum(1)
+            stack.move.step(leaf.names["bias"], leaf.bias, bias)
         return down, None, None
 
 
@@ -84,7 +81,9 @@ class Conv(nn.Module):
         super().__init__()
         if isinstance(like.padding, str) or like.groups != 1 or like.padding_mode != "zeros":
             raise TypeError("only zero-padded convolutions without groups can be stacked")
-        self.stack, self.flat, self.alone = stack, isinstance(like, nn.Conv1d), True
+        self.stack, self.flat = stack, isinstance(like, nn.Conv1d)
+        self.alone, self.frozen = True, False  # used once in a forward pass? left as it is?
+        self.names: dict[str, str] = {}  # what the model calls each attribute
         self.kernel, self.stride = self._pair(like.kernel_size, 1), self._pair(like.stride, 1)
         self.dilation, self.padding = self._pair(like.dilation, 1), self._pair(like.padding, 0)
         self.weight: torch.Tensor
@@ -111,7 +110,7 @@ class Conv(nn.Module):
             x = x.unsqueeze(2)
         patches: torch.Tensor = _Patches.apply(x, self)
         stack = self.stack
-        if self.alone and stack.lr is not None and stack.trigger is not None and torch.is_grad_enabled():
+        if stack.moves(self):
             out: torch.Tensor = _FusedConv.apply(patches, stack.trigger, self)
         else:
             out = self.product(patches)

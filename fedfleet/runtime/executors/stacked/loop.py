@@ -16,11 +16,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedfleet.core.parts import BatchPlan, Job, LocalPass, Task
-from fedfleet.core.records import Report
-from fedfleet.core.trees import difference
-from fedfleet.learn.optimisers import PlainSgd
-from fedfleet.runtime.executors.inline import batches, train_one
+from fedfleet.core.parts import Job, Task
+from fedfleet.core.passes import BatchPlan, LocalPass
+from fedfleet.runtime.executors.client_half import Begun, Ended, Tallies, stacked_slots
+from fedfleet.runtime.executors.inline import batches, naming, train_begun
 from fedfleet.runtime.executors.stacked.linear import FusedStep, Past
 from fedfleet.runtime.executors.stacked.twin import used_again
 from fedfleet.tasks.dropout import AddressedDropout, addresses
@@ -138,31 +137,28 @@ def make_bench(task: Task) -> Bench:
     return Bench(module, plain, rate, list(module.parameters()), fused, dropouts)
 
 
-def loop_reports(task: Task, jobs: Sequence[Job], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[Report]:
-    """The reports of these jobs in order; each thread has a module of its own and runs its kernels alone."""
-    if not jobs:
-        return []
+def loop_ended(task: Task, group: Sequence[Begun], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[Ended]:
+    """These clients trained, each a stack of one; each thread has a module of its own and runs its kernels alone."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # one kernel thread for each of ours: more would only wait for each other
     free: SimpleQueue[Bench] = SimpleQueue()
     for _ in range(threads):
         free.put(make_bench(task))
+    lean = is_plain(group[0].local)
 
-    def one(job: Job) -> Report:
+    def one(begun: Begun) -> Ended:
         bench = free.get()
         try:
-            assert isinstance(job.local, LocalPass)
-            if is_plain(job.local):
-                return train_lean(bench, job, job.local, x, y)
-            return train_one(bench.plain, job, job.local, x, y)
+            with naming(begun.job):
+                return train_lean(bench, begun, x, y) if lean else train_begun(bench.plain, begun, x, y)
         finally:
             free.put(bench)
 
     try:
         if threads == 1:
-            return [one(job) for job in jobs]
+            return [one(begun) for begun in group]
         with ThreadPoolExecutor(threads, initializer=alone_on_its_core) as pool:
-            return list(pool.map(one, jobs))
+            return list(pool.map(one, group))
     finally:
         torch.set_num_threads(before)
 
@@ -173,18 +169,20 @@ def alone_on_its_core() -> None:
 
 
 def is_plain(local: LocalPass) -> bool:
-    """Is this pass SGD on everything, with nothing kept at home?"""
-    return isinstance(local.optimiser, PlainSgd) and not local.terms and local.train is None and local.keep is None
+    """Is this pass one stage of SGD on everything, with nothing kept at home? What hooks do with it is another matter."""
+    linear = local.optimiser.linear
+    whole = local.train is None and local.keep is None and local.then is None
+    return linear is not None and not linear.momentum and whole and not local.terms and local.objective is None
 
 
-def train_lean(bench: Bench, job: Job, local: LocalPass, x: torch.Tensor, y: torch.Tensor) -> Report:
+def train_lean(bench: Bench, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> Ended:
     """One client's plain pass, in place."""
-    if not len(job.rows):
-        raise ValueError("its training shard is empty")
-    plain = local.optimiser
-    assert isinstance(plain, PlainSgd)
-    bench.rate.lr, bench.rate.decay = plain.lr, 1.0 - plain.lr * plain.weight_decay
-    whole = {n: torch.from_numpy(v) for n, v in job.offered.items()}
+    local, job = begun.local, begun.job
+    assert local.optimiser.linear is not None
+    lr, decay = begun.rate(local), local.optimiser.linear.weight_decay
+    bench.rate.lr, bench.rate.decay = lr, 1.0 - lr * decay
+    whole = {n: torch.from_numpy(v) for n, v in begun.start.items()}
+    start = dict(whole)
     samples = samples_of(local.batches, job)
     with torch.no_grad():
         for path, leaf in bench.fused.items():
@@ -192,33 +190,48 @@ def train_lean(bench: Bench, job: Job, local: LocalPass, x: torch.Tensor, y: tor
         state = bench.module.state_dict(keep_vars=True)
         for name, value in whole.items():
             state[name].copy_(value)
-    loss_sum, seen, steps = 0.0, 0, 0
+    loss_sum, squared, seen, steps = 0.0, 0.0, 0, 0
     for rows in batches(local.batches, job):
         batch = torch.from_numpy(rows)
         for leaf in bench.dropouts:
             place = addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]), steps)
             leaf.address = torch.from_numpy(place)
-        loss = nn.functional.cross_entropy(bench.module(x[batch]), y[batch])
-        loss.backward()
+        each = nn.functional.cross_entropy(bench.module(x[batch]), y[batch], reduction="none")
+        each.mean().backward()
         with torch.no_grad():
             for p in bench.params:
                 if p.grad is not None:
-                    if plain.weight_decay:
+                    if decay:
                         p.mul_(bench.rate.decay)
-                    p.add_(p.grad, alpha=-plain.lr)
+                    p.add_(p.grad, alpha=-lr)
                     p.grad = None
-        loss_sum += float(loss.detach()) * len(rows)
+            known = each.detach()
+            loss_sum += float(known.sum())
+            squared += float(known.square().sum())
         seen += len(rows)
         steps += 1
+    counted = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, seen, steps)))
+    carried = stacked_slots([begun], torch.device("cpu"))
+    with torch.no_grad():
+        return Ended(_stack_of_one(start), {}, counted, carried, update=_stack_of_one(_update(bench, start)))
+
+
+def _update(bench: Bench, start: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What the pass changed: kept apart from the weights by some layers, their difference for the rest."""
     apart = {f"{path}.weight": leaf.update() for path, leaf in bench.fused.items()}
     state = bench.module.state_dict()
-    after = {n: state[n].numpy() for n in job.offered if apart.get(n) is None}
-    # Counters travel as they are, and must not go on counting in the report.
-    update = {n: v.copy() if v is after[n] else v for n, v in difference(after, job.offered).items()}
-    update = {n: update[n] if (u := apart.get(n)) is None else u.numpy() for n in job.offered}
-    weight = float(len(job.rows)) if local.weigh == "samples" else 1.0
-    stats = {"loss": loss_sum / max(seen, 1), "samples": float(len(job.rows)), "steps": float(steps)}
-    return Report(job.task, job.client, update, weight, stats)
+    found: dict[str, torch.Tensor] = {}
+    for name, begun in start.items():
+        own = apart.get(name)
+        # Counters travel as they are, and must not go on counting in the report.
+        found[name] = (
+            own if own is not None else state[name] - begun if begun.is_floating_point() else state[name].clone()
+        )
+    return found
+
+
+def _stack_of_one(tree: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {n: v.detach().unsqueeze(0) for n, v in tree.items()}
 
 
 def samples_of(plan: BatchPlan, job: Job) -> int:

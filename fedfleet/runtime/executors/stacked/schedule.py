@@ -1,4 +1,4 @@
-"""Putting jobs into stacks: like passes together, long ones first, padded only where they must be."""
+"""Putting jobs into stacks: like amounts of work together, long ones first, padded only where they must be."""
 
 from __future__ import annotations
 
@@ -7,72 +7,79 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.parts import Job, LocalPass
+from fedfleet.core.parts import Job
+from fedfleet.core.passes import BatchPlan
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import orders
+from fedfleet.runtime.executors.client_half import Begun
+from fedfleet.runtime.executors.inline import STAGE
 
 
 @dataclass(frozen=True, slots=True)
-class Stacked:
-    """Jobs that train together, most steps first, with the rows of every step.
+class Schedule:
+    """One stage of a stack, most steps first, with the rows of every step.
 
     rows[t, c, b] is the dataset row of sample b of client c at step t; sizes[t, c] how many of them are real (0: this client
-    has finished); active[t] how many clients still train, a prefix.
+    has finished); active[t] how many clients still train, a prefix. `order` says which of the group stands at each place.
     """
 
     jobs: tuple[Job, ...]
-    order: tuple[int, ...]  # where each job stood in the input
+    order: Ints
     rows: Ints
     sizes: Ints
     active: tuple[int, ...]
+    stage: int = 0
 
     @property
     def padding(self) -> float:
         """The share of computed samples that are padding."""
-        width = self.rows.shape[2]
-        done = sum(a * width for a in self.active)
+        done = self.computed
         return 1.0 - float(self.sizes.sum()) / done if done else 0.0
 
+    @property
+    def computed(self) -> int:
+        """Samples that go through the stack, padding included."""
+        return sum(self.active) * self.rows.shape[2]
 
-def groups(jobs: Sequence[Job]) -> Iterator[tuple[LocalPass, list[int]]]:
-    """Jobs with the same local pass, as places in the input, in the order in which the passes first appear."""
-    found: dict[int, tuple[LocalPass, list[int]]] = {}
-    for i, job in enumerate(jobs):
-        assert isinstance(job.local, LocalPass)
-        found.setdefault(id(job.local), (job.local, []))[1].append(i)
-    yield from found.values()
+    @property
+    def sorted_already(self) -> bool:
+        """Does the group stand in this order anyway?"""
+        return bool((self.order == np.arange(len(self.order))).all())
 
 
-def plan_stack(jobs: Sequence[Job], places: Sequence[int], local: LocalPass) -> Stacked:
-    """One stack of jobs: their batches laid out by step, the same batches as `inline.batches` walks through."""
-    plan = local.batches
-    mine = [jobs[i] for i in places]
-    n = np.array([len(job.rows) for job in mine], np.int64)
-    per_epoch = -(-n // plan.size)
-    limit = np.array([job.steps or plan.steps or 0 for job in mine], np.int64)
-    length = np.where(n == 0, 0, np.where(limit > 0, limit, plan.epochs * per_epoch))
-    by_length = np.argsort(-length, kind="stable")
+def lengths(plan: BatchPlan, jobs: Sequence[Job]) -> Ints:
+    """How many steps each job takes."""
+    n = np.array([len(job.rows) for job in jobs], np.int64)
+    limit = np.array([job.steps or plan.steps or 0 for job in jobs], np.int64)
+    return np.where(n == 0, 0, np.where(limit > 0, limit, plan.epochs * -(-n // plan.size)))
+
+
+def plan_stage(jobs: Sequence[Job], plan: BatchPlan, stage: int = 0) -> Schedule:
+    """The batches of a stack laid out by step, the same batches as `inline.batches` walks through."""
+    n = np.array([len(job.rows) for job in jobs], np.int64)
+    length = lengths(plan, jobs)
+    order = np.argsort(-length, kind="stable")
     steps, width = int(length.max(initial=0)), int(np.minimum(n, plan.size).max(initial=1))
-    rows = np.zeros((steps, len(mine), max(width, 1)), np.int64)
-    sizes = np.zeros((steps, len(mine)), np.int64)
-    place = np.empty(len(mine), np.int64)
-    place[by_length] = np.arange(len(mine))
+    rows = np.zeros((steps, len(jobs), max(width, 1)), np.int64)
+    sizes = np.zeros((steps, len(jobs)), np.int64)
+    place = np.empty(len(jobs), np.int64)
+    place[order] = np.arange(len(jobs))
     for size in np.unique(n[n > 0]).tolist():
         same = np.flatnonzero(n == size)
-        _fill(rows, sizes, [mine[i] for i in same.tolist()], place[same], length[same], plan.size)
+        _fill(rows, sizes, [jobs[i] for i in same.tolist()], place[same], length[same], plan.size, stage)
     active = tuple(int((sizes[t] > 0).sum()) for t in range(steps))
-    order = by_length.tolist()
-    return Stacked(tuple(mine[j] for j in order), tuple(places[j] for j in order), rows, sizes, active)
+    return Schedule(tuple(jobs[j] for j in order.tolist()), order, rows, sizes, active, stage)
 
 
-def _fill(rows: Ints, sizes: Ints, jobs: list[Job], place: Ints, length: Ints, size: int) -> None:
+def _fill(rows: Ints, sizes: Ints, jobs: list[Job], place: Ints, length: Ints, size: int, stage: int) -> None:
     """Lay out clients with equally large shards; padding repeats a real sample, so that it is never strange."""
     n = len(jobs[0].rows)
     per_epoch, width = -(-n // size), min(n, size)
     keys, tasks = np.array([j.key for j in jobs], np.uint64), np.array([j.task for j in jobs], np.int64)
     own = np.stack([j.rows for j in jobs])
     for epoch in range(-(-int(length.max()) // per_epoch)):
-        shuffled = np.take_along_axis(own, orders(jobs[0].seed, keys, tasks, epoch, n), axis=1)
+        drawn = orders(jobs[0].seed, keys, tasks, epoch + STAGE * stage, n)
+        shuffled = np.take_along_axis(own, drawn, axis=1)
         for k in range(per_epoch):
             t = epoch * per_epoch + k
             going = np.flatnonzero(length > t)
@@ -85,8 +92,12 @@ def _fill(rows: Ints, sizes: Ints, jobs: list[Job], place: Ints, length: Ints, s
             sizes[t, at] = batch.shape[1]
 
 
-def chunks(jobs: Sequence[Job], places: Sequence[int], most: int) -> Iterator[list[int]]:
-    """Places cut into stacks of at most `most` clients, those with like amounts of work together."""
-    by_size = sorted(places, key=lambda i: (-len(jobs[i].rows), i))
+def chunks(group: Sequence[Begun], places: Sequence[int], most: int) -> Iterator[list[int]]:
+    """Places cut into stacks of at most `most` clients, those with like amounts of work together and long ones first."""
+    local = group[places[0]].local
+    work = lengths(local.batches, [group[i].job for i in places])
+    by_size = [
+        i for _, _, i in sorted((-int(w), -len(group[i].job.rows), i) for w, i in zip(work, places, strict=True))
+    ]
     for a in range(0, len(by_size), most):
         yield by_size[a : a + most]

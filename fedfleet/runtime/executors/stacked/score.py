@@ -79,7 +79,7 @@ def _stack(
     flat = torch.from_numpy(rows.reshape(-1)).to(x.device)
     names = [n for n in trials[0].params if n in twin.places]
     stacked = {n: torch.from_numpy(np.stack([t.params[n] for t in trials])).to(device) for n in names}
-    twin.stack.lr = twin.stack.trigger = twin.stack.weights = None
+    twin.stack.move = twin.stack.trigger = twin.stack.weights = None
     twin.load(stacked, len(trials))
     twin.module.eval()
     with torch.no_grad():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +39,29 @@ class Twin:
         self.stack.clients = clients
         for name, value in tensors.items():
             leaf, attribute = self.places[name]
-            setattr(leaf, attribute, value.reshape(clients, value.shape[1], -1) if name in self.flat else value)
+            setattr(leaf, attribute, self.laid(name, value))
+            if isinstance(leaf, Linear):
+                leaf.past = None
+
+    def laid(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """A leaf's stack in the shape in which its leaf keeps it."""
+        return value.reshape(len(value), value.shape[1], -1) if name in self.flat else value
+
+    def settle(self) -> None:
+        """Let every leaf make its clients' weights."""
+        for leaf in {id(leaf): leaf for leaf, _ in self.places.values()}.values():
+            if isinstance(leaf, Linear):
+                leaf.settle()
+
+    def freeze(self, trained: Collection[str] | None) -> bool:
+        """Tell the leaves that update themselves which of them stay as they are; False if one would be both."""
+        for leaf in {id(leaf): leaf for leaf, _ in self.places.values()}.values():
+            if isinstance(leaf, Linear | leaves.Conv):
+                moving = {trained is None or name in trained for name in leaf.names.values()}
+                if len(moving) > 1:
+                    return False
+                leaf.frozen = moving == {False}
+        return True
 
     def read(self, names: list[str]) -> Tensors:
         """The leaves' present tensors by name, in the shapes of the model."""
@@ -85,6 +107,7 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
                 flat.add(name)
             if isinstance(stacked, Linear | leaves.Conv):
                 stacked.alone = path not in again
+                stacked.names[attribute] = name
                 if stacked.alone:
                     fusable.add(name)
             if isinstance(stacked, Linear) and attribute == "weight" and stacked.alone:

@@ -1,0 +1,68 @@
+"""What a task costs before anyone trained: derived from what goes down, from the whole chain of passes, and from what goes up."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.core.parts import Algorithm, Offer
+from fedfleet.core.passes import NO_SETTINGS, BatchPlan, LocalPass
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
+from fedfleet.core.trees import tree_nbytes
+
+
+def cost_of(algorithm: Algorithm, server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+    """The algorithm's own price, or the one that follows from its parts."""
+    return (
+        derived(algorithm, server, asked, samples) if algorithm.cost is None else algorithm.cost(server, asked, samples)
+    )
+
+
+def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+    """Down: the offer without what stays at home. Up: what the fold takes. Samples and batches: every stage of the chain."""
+    n = len(asked.clients)
+    done, batches, down = np.zeros(n), np.zeros(n), np.zeros(n)
+    sizes: dict[tuple[int, ...], float] = {}
+    alike: dict[LocalPass, list[int]] = {}
+    for i, client in enumerate(asked.clients.tolist()):
+        settings = settings_at(asked, i)
+        offer, local = algorithm.offer(server, client, settings), algorithm.local(client, settings)
+        chain = local if isinstance(local, LocalPass) else None
+        mark = (id(offer.params), id(offer.extra) if offer.extra else 0, id(chain.keep) if chain else 0)
+        if mark not in sizes:
+            sizes[mark] = _bytes_down(offer, chain)
+        down[i] = sizes[mark]
+        if chain is None:  # an opaque pass is taken to see its shard once
+            done[i] = np.ceil(asked.share[i] * samples[i])
+        else:
+            alike.setdefault(chain, []).append(i)
+    for chain, members in alike.items():
+        at = np.array(members, np.int64)
+        for stage in chain.stages():
+            seen, steps = work_of(stage.batches, asked.steps[at], asked.share[at], samples[at])
+            done[at] += seen
+            batches[at] += steps
+    up = np.full(n, float(tree_nbytes(algorithm.fold.like(server))))
+    return Cost(done, down, up, batches)
+
+
+def settings_at(asked: Assignments, i: int) -> Settings:
+    """The settings of one assignment."""
+    return {name: float(column[i]) for name, column in asked.settings.items()} if asked.settings else NO_SETTINGS
+
+
+def work_of(batches: BatchPlan, asked_steps: Ints, share: Floats, samples: Ints) -> tuple[Floats, Floats]:
+    """How many samples each assignment trains on in one stage, repetitions counted, and in how many batches."""
+    shard = np.ceil(share * samples)
+    per_pass = np.maximum(np.ceil(shard / batches.size), 1.0)
+    steps = np.where(asked_steps > 0, asked_steps, batches.steps or 0)
+    # The last batch of a pass is short, so that whole passes are counted by the shard and only the rest by batches.
+    passes, rest = np.divmod(steps, per_pass)
+    seen = np.where(steps > 0, passes * shard + rest * batches.size, batches.epochs * shard)
+    return seen, np.where(steps > 0, steps, batches.epochs * per_pass).astype(np.float64)
+
+
+def _bytes_down(offer: Offer, chain: LocalPass | None) -> float:
+    keep = chain.keep if chain is not None else None
+    return float(
+        tree_nbytes({n: v for n, v in offer.params.items() if keep is None or not keep(n)}) + tree_nbytes(offer.extra)
+    )

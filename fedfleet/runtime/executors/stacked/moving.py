@@ -1,0 +1,102 @@
+"""The fused step: leaves that update themselves in the backward pass, by any rule that is linear in the gradients.
+
+    v <- momentum v + g + decay w + pull (w - w_start);   w <- w - rate v
+
+covers SGD, momentum, weight decay and FedProx. Because the rule is linear, weights after t steps are a known combination
+
+    W_t = a_t W_0 - sum_s c_{t,s} g_s
+
+of where they began and of the gradients so far, whose coefficients depend on the rule alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from fedfleet.core.passes import LinearStep, LocalPass, Pull
+
+
+@dataclass(slots=True)
+class Move:
+    """One pass's fused step. `rate` is one number for all, or one per client; `anchor` is where the pull pulls to, by name."""
+
+    rate: float | torch.Tensor
+    momentum: float = 0.0
+    decay: float = 0.0
+    pull: float = 0.0
+    anchor: dict[str, torch.Tensor] = field(default_factory=dict)
+    velocity: dict[str, torch.Tensor] = field(default_factory=dict)
+    shares: torch.Tensor | None = None  # a_t, [steps + 1, 1 or clients]
+    weights: torch.Tensor | None = None  # c_{t,s}, [steps + 1, 1 or clients, steps]
+
+    @property
+    def plain(self) -> bool:
+        """Is it w <- w - rate g with one rate for all, the case worth a path of its own?"""
+        return self.momentum == self.decay == self.pull == 0.0 and isinstance(self.rate, float)
+
+    def step(self, name: str, weight: torch.Tensor, grad: torch.Tensor) -> None:
+        """Move one leaf, in place."""
+        if self.decay or self.pull:
+            grad = grad + (self.decay + self.pull) * weight
+            if self.pull:
+                grad -= self.pull * self.anchor[name]
+        if self.momentum:
+            before = self.velocity.get(name)
+            grad = grad if before is None else before.mul_(self.momentum).add_(grad)
+            self.velocity[name] = grad
+        if isinstance(self.rate, torch.Tensor):
+            weight.sub_(self.rate.reshape(-1, *(1,) * (weight.dim() - 1)) * grad)
+        else:
+            weight.add_(grad, alpha=-self.rate)
+
+    def shrink(self, active: int) -> None:
+        """Only the first clients go on."""
+        self.velocity = {n: v[:active].contiguous() for n, v in self.velocity.items()}
+        self.anchor = {n: v[:active] for n, v in self.anchor.items()}
+        if isinstance(self.rate, torch.Tensor):
+            self.rate = self.rate[:active].contiguous()
+
+    def coefficients(self, t: int, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """After t steps: what the beginning counts, and each of the t x width gradients so far, [1 or clients, ..]."""
+        assert self.shares is not None and self.weights is not None
+        return self.shares[t], self.weights[t, :, :t].repeat_interleave(width, dim=1)
+
+    def tabulate(self, steps: int, device: torch.device) -> None:
+        """Work the coefficients of a whole pass out, in double precision."""
+        rates = self.rate.double().cpu().numpy() if isinstance(self.rate, torch.Tensor) else np.array([self.rate])
+        shares, weights = combination(rates, steps, self.momentum, self.decay, self.pull)
+        self.shares = torch.from_numpy(shares).to(device, torch.float32)
+        self.weights = torch.from_numpy(weights).to(device, torch.float32)
+
+
+def combination(
+    rates: np.ndarray, steps: int, momentum: float, decay: float, pull: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """a_t, [steps + 1, rates], and c_{t,s}, [steps + 1, rates, steps], of W_t = a_t W_0 - sum_s c_{t,s} g_s.
+
+    >>> a, c = combination(np.array([0.5]), 2, 0.0, 0.0, 1.0)  # half of the way back to the start in each step
+    >>> a.ravel().tolist(), c[2, 0].tolist()
+    ([1.0, 1.0, 1.0], [0.25, 0.5])
+    """
+    n = len(rates)
+    shares, weights = np.ones((steps + 1, n)), np.zeros((steps + 1, n, steps))
+    own, past = np.zeros(n), np.zeros((n, steps))  # the velocity as p W_0 + sum_s q_s g_s
+    for t in range(steps):
+        own = momentum * own + (decay + pull) * shares[t] - pull
+        past = momentum * past - (decay + pull) * weights[t]
+        past[:, t] = 1.0
+        shares[t + 1] = shares[t] - rates * own
+        weights[t + 1] = weights[t] + rates[:, None] * past
+    return shares, weights
+
+
+def fused_rule(stage: LocalPass) -> tuple[LinearStep, float] | None:
+    """The linear rule and the pull of a stage; None if it asks for more than leaves can do by themselves."""
+    linear = stage.optimiser.linear
+    pulls = [term.mu for term in stage.terms if isinstance(term, Pull)]
+    if linear is None or stage.objective is not None or len(pulls) != len(stage.terms):
+        return None
+    return linear, sum(pulls)

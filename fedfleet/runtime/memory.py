@@ -1,0 +1,269 @@
+"""What clients remember between tasks, in named slots: in RAM up to a limit, else in one append-only file with the same bytes.
+
+A checkpoint names a position in the file; resuming cuts the file off there. Tidying writes the living records to the file of the
+next generation and never touches the old one, which goes away when no checkpoint that is kept refers to it any more.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from safetensors.numpy import load as tensors_from
+from safetensors.numpy import save as tensors_to
+
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.records import Slots, Wave
+from fedfleet.core.trees import Tree, tree_nbytes
+
+DEFAULT_LIMIT = 2 << 30  # bytes in RAM
+_HEAD = struct.Struct("<QI")  # length and checksum of a record
+_TIDY_FROM = 64 << 20  # below that a file is not worth tidying
+_COLUMNS = ("number", "slot", "offset", "length")
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """One slot's content, never changed: in RAM, in the file, or both."""
+
+    nbytes: int
+    tree: Tree | None = None
+    place: tuple[int, int] | None = None  # offset and length in the file of the present generation
+
+
+class RecordFile:
+    """Records in one file, appended and never changed; without a folder in a temporary file that goes with the process."""
+
+    def __init__(self, folder: Path | None, generation: int = 0, position: int | None = None) -> None:
+        self.folder, self.generation = folder, generation
+        if folder is None:
+            self._file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as this object
+        else:
+            self._file = (folder / file_name(generation)).open("r+b" if position is not None else "w+b")
+        if position is not None:
+            if self._file.seek(0, os.SEEK_END) < position:
+                raise RunFailed(f"{folder}: the clients' memory is shorter than its checkpoint says; it is damaged")
+            self._file.truncate(position)
+        self.size = self._file.seek(0, os.SEEK_END)
+
+    def append(self, data: bytes) -> tuple[int, int]:
+        """Add a record; where it lies."""
+        offset = self.size
+        try:
+            self._file.seek(offset)
+            self._file.write(_HEAD.pack(len(data), zlib.crc32(data)) + data)
+        except OSError as wrong:
+            raise RunFailed(f"the clients' memory cannot be written ({wrong}); free some space, then resume") from wrong
+        self.size += _HEAD.size + len(data)
+        return offset, len(data)
+
+    def read(self, place: tuple[int, int]) -> bytes:
+        """The record at this place, checked."""
+        offset, length = place
+        self._file.seek(offset)
+        head, data = self._file.read(_HEAD.size), self._file.read(length)
+        if len(head) < _HEAD.size or _HEAD.unpack(head) != (length, zlib.crc32(data)):
+            raise RunFailed(f"the clients' memory is damaged at byte {offset} of {file_name(self.generation)}")
+        return data
+
+    def sync(self) -> None:
+        """Everything appended so far is on the disk when this returns."""
+        try:
+            self._file.flush()
+            if self.folder is not None:
+                os.fsync(self._file.fileno())
+        except OSError as wrong:
+            raise RunFailed(f"the clients' memory cannot be written ({wrong}); free some space, then resume") from wrong
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+
+
+def file_name(generation: int) -> str:
+    """The file of a generation."""
+    return f"memory-{generation:04d}.bin"
+
+
+@dataclass(slots=True)
+class ClientMemory:
+    """The memory of all clients. It advances only when a report is folded.
+
+    A task sees the memory that its client had when the task was sent, even if another of its reports is folded since. What
+    was lent is kept until the last task of its wave has ended: edges are weighed against all others of their wave, also by
+    a run that was resumed in between.
+    """
+
+    folder: Path | None = None
+    limit: float = DEFAULT_LIMIT
+    tidy_from: int = _TIDY_FROM
+    own: dict[int, dict[str, Held]] = field(default_factory=dict)
+    lent: dict[int, dict[str, Held]] = field(default_factory=dict)
+    out: dict[int, set[int]] = field(default_factory=dict)  # by the first task of a wave: those that have not ended
+    wave_of: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # of such a task: first task and length of its wave
+    in_ram: OrderedDict[int, Held] = field(default_factory=OrderedDict)  # by id, least recently used first
+    used: int = 0
+    file: RecordFile | None = None
+
+    # ---- what runtimes ask ---------------------------------------------------------------------------------------
+
+    def of(self, client: int) -> Slots:
+        """What a client remembers now."""
+        return {slot: self._tree(held) for slot, held in self.own.get(client, {}).items()}
+
+    def of_task(self, task: int) -> Slots:
+        """What a task's client remembered when the task was sent."""
+        return {slot: self._tree(held) for slot, held in self.lent.get(task, {}).items()}
+
+    def advance(self, client: int, slots: Slots) -> None:
+        """A report was folded: these slots are replaced, all others stay."""
+        mine = dict(self.own.get(client, {}))
+        for slot, tree in slots.items():
+            mine[slot] = self._hold(Held(tree_nbytes(tree), tree))
+        self.own[client] = mine
+        self._spill()
+
+    def lend(self, wave: Wave) -> None:
+        """Note what each client of a wave remembers now."""
+        if not self.own:
+            return
+        for slot, client in enumerate(wave.asked.clients.tolist()):
+            if client in self.own:
+                self.lent[wave.first + slot] = self.own[client]
+        self.expect(wave, range(wave.first, wave.first + len(wave)))
+
+    def expect(self, wave: Wave, tasks: Iterable[int]) -> None:
+        """These tasks of a wave have still to end."""
+        for task in tasks:
+            self.out.setdefault(wave.first, set()).add(task)
+            self.wave_of[task] = wave.first, len(wave)
+
+    def take_back(self, task: int) -> None:
+        """This task has ended."""
+        if task not in self.wave_of:
+            return
+        first, n = self.wave_of.pop(task)
+        self.out[first].discard(task)
+        if not self.out[first]:
+            del self.out[first]
+            for ended in range(first, first + n):
+                self.lent.pop(ended, None)
+
+    # ---- RAM and file --------------------------------------------------------------------------------------------
+
+    def _hold(self, held: Held) -> Held:
+        self.in_ram[id(held)] = held
+        self.used += held.nbytes
+        return held
+
+    def _tree(self, held: Held) -> Tree:
+        if held.tree is not None:
+            if id(held) in self.in_ram:
+                self.in_ram.move_to_end(id(held))
+            return held.tree
+        assert held.place is not None and self.file is not None
+        return tensors_from(self.file.read(held.place))
+
+    def _spill(self) -> None:
+        """Move what was used least recently to the file until the rest fits; what nobody holds any more just goes."""
+        if self.used <= self.limit:
+            return
+        living = {id(held) for tree in (*self.own.values(), *self.lent.values()) for held in tree.values()}
+        for mark in [mark for mark in self.in_ram if mark not in living]:
+            self.used -= self.in_ram.pop(mark).nbytes
+        # A little further than it must: whoever is at the limit should not come back with every report.
+        while self.used > 0.9 * self.limit and self.in_ram:
+            _, held = self.in_ram.popitem(last=False)
+            self._write(held)
+            held.tree = None
+            self.used -= held.nbytes
+
+    def _write(self, held: Held) -> None:
+        if held.place is None:
+            if self.file is None:
+                self.file = RecordFile(self.folder)
+            assert held.tree is not None
+            # Leaves may still lie on an accelerator; asarray brings them here.
+            held.place = self.file.append(tensors_to({n: np.array(v, order="C") for n, v in held.tree.items()}))
+
+    # ---- checkpoints ---------------------------------------------------------------------------------------------
+
+    def save(self) -> tuple[dict[str, Any], Tree]:
+        """A checkpoint's part of it: everything is on the disk, and these facts and columns find it there."""
+        if not self.own and not self.lent:
+            return {}, {}
+        for held in self._living():
+            self._write(held)
+        self._tidy()
+        assert self.file is not None
+        self.file.sync()
+        names = sorted({slot for tree in (*self.own.values(), *self.lent.values()) for slot in tree})
+        arrays = {f"memory/{n}": v for n, v in _columns(self.own, names).items()}
+        arrays |= {f"lent/{n}": v for n, v in _columns(self.lent, names).items()}
+        return {"generation": self.file.generation, "position": self.file.size, "slots": names}, arrays
+
+    def restore(self, meta: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+        """Go back to where a checkpoint was made; what was written since is cut off."""
+        if not meta:
+            return
+        assert self.folder is not None
+        self.file = RecordFile(self.folder, meta["generation"], meta["position"])
+        for path in self.folder.glob("memory-*.bin"):
+            if path.name > file_name(meta["generation"]):
+                path.unlink()
+        known: dict[tuple[int, int], Held] = {}
+        self.own = _rows(arrays, "memory/", meta["slots"], known)
+        self.lent = _rows(arrays, "lent/", meta["slots"], known)
+
+    def release(self, generations: Iterable[int]) -> None:
+        """Only these generations are still referred to by checkpoints, and the present one."""
+        if self.folder is None or self.file is None:
+            return
+        kept = {file_name(g) for g in (*generations, self.file.generation)}
+        for path in self.folder.glob("memory-*.bin"):
+            if path.name not in kept:
+                path.unlink()
+
+    def _living(self) -> list[Held]:
+        return list({id(h): h for tree in (*self.own.values(), *self.lent.values()) for h in tree.values()}.values())
+
+    def _tidy(self) -> None:
+        """Start the next generation when more than half of the file is dead."""
+        file, living = self.file, self._living()
+        assert file is not None
+        alive = sum(held.place[1] + _HEAD.size for held in living if held.place is not None)
+        if file.folder is None or file.size < self.tidy_from or 2 * alive > file.size:
+            return
+        fresh = RecordFile(file.folder, file.generation + 1)
+        for held in living:
+            assert held.place is not None
+            held.place = fresh.append(file.read(held.place))
+        file.close()
+        self.file = fresh
+
+
+def _columns(held: Mapping[int, Mapping[str, Held]], names: list[str]) -> dict[str, Any]:
+    order = {name: i for i, name in enumerate(names)}
+    rows = [(number, order[slot], *h.place) for number, tree in held.items() for slot, h in tree.items() if h.place]
+    table = np.array(rows, np.int64).reshape(-1, len(_COLUMNS))
+    return {name: table[:, i].copy() for i, name in enumerate(_COLUMNS)}
+
+
+def _rows(
+    arrays: Mapping[str, Any], prefix: str, names: list[str], known: dict[tuple[int, int], Held]
+) -> dict[int, dict[str, Held]]:
+    found: dict[int, dict[str, Held]] = {}
+    for number, slot, offset, length in zip(*(arrays[prefix + n].tolist() for n in _COLUMNS), strict=True):
+        held = known.setdefault((offset, length), Held(length, place=(offset, length)))
+        found.setdefault(number, {})[names[slot]] = held
+    return found
