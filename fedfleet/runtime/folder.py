@@ -67,6 +67,7 @@ class Checkpoints:
 
     def settled(self, sim: Simulation) -> None:
         """Save if it is time and the state is settled."""
+        sim.memory.live_in(self.folder)
         version = sim.state.book.version
         if version < self.saved_at + self.every or sim.state.phase is not Phase.OPEN or sim.state.book.asking:
             return

@@ -159,6 +159,18 @@ class ClientMemory:
             for ended in range(first, first + n):
                 self.lent.pop(ended, None)
 
+    def live_in(self, folder: Path) -> None:
+        """Keep the file in this folder, where checkpoints can refer to it."""
+        if self.folder is not None:
+            return
+        self.folder, spilled = folder, self.file
+        if spilled is not None:
+            self.file = RecordFile(folder)
+            for held in self._living():
+                if held.place is not None:
+                    held.place = self.file.append(spilled.read(held.place))
+            spilled.close()
+
     # ---- RAM and file --------------------------------------------------------------------------------------------
 
     def _hold(self, held: Held) -> Held:

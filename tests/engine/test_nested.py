@@ -9,10 +9,20 @@ from hypothesis import strategies as st
 
 from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, NestedPass, Sync, Turn, UserSource
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import Job
+from fedfleet.core.parts import Job, Offer
 from fedfleet.core.records import ServerState, whole_work
 from fedfleet.core.rng import client_keys
-from fedfleet.engine.nested import SLOTS, SYNCS, check_turn, memory_after, nested, turn_seconds, turn_stats, visits_of
+from fedfleet.engine.nested import (
+    EDGE,
+    SLOTS,
+    SYNCS,
+    check_turn,
+    memory_after,
+    nested,
+    turn_seconds,
+    turn_stats,
+    visits_of,
+)
 from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.zoo import local_only
 from fedfleet.testing.toys import consensus
@@ -28,7 +38,7 @@ def no_rule():
     return EdgeRule("nothing", lambda visits: [Turn(v.rows, (Sync(np.arange(len(v.rows)), v.rows),)) for v in visits])
 
 
-def edge_job(slots, able=ABLE, *, rule=None, memory=None, scale=1.0, algorithm=None, offered=MODEL, first=0, **more):
+def edge_job(slots, able=ABLE, *, rule=None, memory=(), scale=1.0, algorithm=None, offered=MODEL, first=0, **more):
     """An edge's work: row i of its shard (rows first, first + 1, ..) lies on device slots[i] at first."""
     n = len(able.up_bps)
     fleet = EdgeFleet(
@@ -37,7 +47,7 @@ def edge_job(slots, able=ABLE, *, rule=None, memory=None, scale=1.0, algorithm=N
     )  # fmt: skip
     inside = NestedPass(algorithm or fedavg(epochs=EPOCHS, batch=2), rule or no_rule(), fleet)
     task, client = more.pop("task", 5), more.pop("client", 0)
-    return Job(task, client, 9, 3, offered, inside, first + np.arange(len(slots)), memory=memory, **more)
+    return Job(task, client, 9, 3, Offer(offered), inside, first + np.arange(len(slots)), memory=dict(memory), **more)
 
 
 def seconds_of_turn(job, **turn):
@@ -110,7 +120,7 @@ def test_a_declared_model_size_scales_transfers_only(case, scale):
 def test_an_edge_finds_its_rows_where_it_left_them():
     first = visits_of([TWO])[0]
     assert [len(rows) for rows in first.rows] == [10, 3]
-    later = visits_of([replace(TWO, memory={SLOTS: np.arange(13) % 2, "mine": np.ones(2)})])[0]
+    later = visits_of([replace(TWO, memory={EDGE: {SLOTS: np.arange(13) % 2, "mine": np.ones(2)}})])[0]
     assert later.rows[1].tolist() == [1, 3, 5, 7, 9, 11]
     assert later.memory["mine"].tolist() == [1.0, 1.0]
     assert (first.edge, first.task, first.seed) == (0, 5, 3)
@@ -127,7 +137,7 @@ def test_what_moved_stays_moved(devices, rows, seed):
     where = rng.integers(devices, size=rows)
     turn = Turn(tuple(np.sort(job.rows[where == k]) for k in range(devices)), (), memory={"mine": np.array([4])})
     memory = memory_after(job, turn, 2.5)
-    assert memory["seconds"].tolist() == [2.5] and memory["mine"].tolist() == [4]
+    assert memory[EDGE]["seconds"].tolist() == [2.5] and memory[EDGE]["mine"].tolist() == [4]
     again = visits_of([replace(job, memory=memory)])[0]
     assert [np.sort(mine).tolist() for mine in again.rows] == [mine.tolist() for mine in turn.rows]
     before = np.empty(100, np.int64)
@@ -181,5 +191,7 @@ def test_an_edge_exchanges_one_model_and_holds_what_its_devices_hold():
 
 @pytest.mark.parametrize("algorithm", [consensus(remembers=True), local_only()], ids=["remembers", "personal"])
 def test_what_devices_keep_for_themselves_cannot_be_nested(algorithm):
-    with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' keeps something on every device"):
+    with pytest.raises(
+        BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' keeps or decodes something for every device"
+    ):
         nested(algorithm, no_rule(), TWO.local.fleet)

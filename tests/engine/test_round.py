@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
+from fedfleet.core import folding
 from fedfleet.core.commands import Evaluate, FindCandidates, Forget, Gather, Send, WakeAt
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -48,9 +49,9 @@ SENT = [Evaluated(0.0, 0, 1, 10, 0.0), TimerFired(20.0), CandidatesSeen(20.0, ro
 
 def aggregate_of(plan, state, *updates):
     fold = plan.algorithm.fold
-    acc = fold.zero(state.server)
+    acc = folding.zero(fold, state.server)
     for value in updates:
-        acc = fold.add(acc, Report(0, 0, {"w": np.full(4, value, np.float32)}, 1.0, {}), Context(0, 1.0, 0))
+        acc = folding.add(fold, acc, Report(0, 0, {"w": np.full(4, value, np.float32)}, 1.0, {}), Context(0, 1.0, 0))
     return acc
 
 
@@ -88,7 +89,7 @@ def test_one_round_of_readiness():
     assert kinds_of(commands) == ["Forget", "Gather"]
     gather = commands[1]
     assert gather.tasks == (0, 1)  # by task, not by arrival
-    assert gather.contexts == (Context(0, 14.0, first), Context(0, 10.0, second))
+    assert gather.contexts == (Context(0, 14.0, first, task=0), Context(0, 10.0, second, task=1))
     assert state.phase is Phase.GATHERING
 
     folded = ReportsGathered(

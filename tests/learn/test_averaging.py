@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from fedfleet.core import folding
 from fedfleet.core.charging import cost_of, work_of
 from fedfleet.core.errors import Refused
+from fedfleet.core.folding import Aggregate
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan
 from fedfleet.core.records import Assignments, Context, Report, ServerState, whole_work
@@ -75,7 +76,7 @@ def test_the_whole_model_goes_down_and_up():
 
 def test_leaves_that_do_not_travel_stay():
     server = ServerState({"w": np.ones(2, np.float32), "n": np.array([3])}, {"m": np.ones(1)})
-    after = add_to_model(server, {"w": np.full(2, 0.5, np.float32)})
+    after = add_to_model(server, Aggregate({"w": np.full(2, 0.5, np.float32)}, 1.0, 1))
     assert after.params["w"].tolist() == [1.5, 1.5]
     assert after.params["n"] is server.params["n"]
     assert after.extra is server.extra
@@ -87,12 +88,12 @@ def report(value, weight=1.0, **leaves):
 
 def test_the_mean_weighs_reports():
     fold, server = mean(), ServerState({"w": np.zeros(2, np.float32)})
-    acc = fold.zero(server)
+    acc = folding.zero(fold, server)
     for one in (report(1.0, 3.0), report(5.0, 1.0)):
-        assert fold.check(server, one) is None
-        acc = fold.add(acc, one, NOW)
-    assert fold.finish(acc)["w"].tolist() == [2.0, 2.0]
-    assert fold.finish(fold.load(fold.save(acc)))["w"].tolist() == [2.0, 2.0]
+        assert folding.refusal(fold, acc, one, NOW) is None
+        acc = folding.add(fold, acc, one, NOW)
+    assert folding.finish(fold, acc).mean["w"].tolist() == [2.0, 2.0]
+    assert folding.finish(fold, folding.load(fold, server, folding.save(acc))).mean["w"].tolist() == [2.0, 2.0]
 
 
 def test_integer_leaves_are_checked_but_not_averaged():

@@ -55,7 +55,7 @@ def test_kept_aggregates_need_no_training(tmp_path):
     numbers = iter(range(100))
     simulate(
         plan, world, opaque_executor(),
-        watch=lambda events: [keep_aggregate(plan, tmp_path, next(numbers), e) for e in events if isinstance(e, ReportsGathered)],
+        watch=lambda events: [keep_aggregate(tmp_path, next(numbers), e) for e in events if isinstance(e, ReportsGathered)],
     )  # fmt: skip
 
     def nobody(jobs):

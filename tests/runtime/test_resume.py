@@ -44,7 +44,8 @@ class Every:
         for path in set(checkpoint_files(self.folder)) - before:
             keep = self.folder / f"kept-{self.count}"
             keep.mkdir()
-            (keep / path.name).write_bytes(path.read_bytes())
+            for file in (path, *self.folder.glob("memory-*.bin")):
+                (keep / file.name).write_bytes(file.read_bytes())
             self.count += 1
 
 
@@ -73,8 +74,10 @@ def test_every_checkpoint_leads_to_the_same_end(tmp_path_factory, fleet, pace):
             assert journal.digest == digest
             assert content_hash(done.state.server.params) == content_hash(straight.state.server.params)
             assert np.array_equal(done.state.selector["seen"], straight.state.selector["seen"])
-            ours = {c: m["count"].tolist() for c, m in done.memory.own.items()}
-            assert ours == {c: m["count"].tolist() for c, m in straight.memory.own.items()}
+            ours, theirs = (
+                {c: m.of(c)["toy"]["count"].tolist() for c in m.own} for m in (done.memory, straight.memory)
+            )
+            assert ours == theirs
 
 
 def test_tasks_in_flight_survive_a_checkpoint(tmp_path):

@@ -45,7 +45,7 @@ def test_bytes_that_depend_on_values_decide_when_a_task_is_back():
         report = toy.local(0, {})(job, dataset)
         return Report(report.task, report.client, report.update, 1.0, report.stats, bytes_up=1000.0 * (1 + job.client))
 
-    priced = replace(toy, local=lambda client: local, priced_by_value=True)
+    priced = replace(toy, local=lambda client, settings: local, priced_by_value=True)
     fleet = even_fleet(3)
     world = world_of(fleet)
     slow_link = replace(world.devices, seconds=lambda clients, cost, start, tasks: cost.bytes_up / 100.0)

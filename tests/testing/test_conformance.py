@@ -8,6 +8,7 @@ import pytest
 from fedfleet import testing
 from fedfleet.app.assemble import score_states
 from fedfleet.core.errors import BadInput
+from fedfleet.core.folding import Entry
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import Decision, ServerState, whole_work
 from fedfleet.core.registry import builder, names, parameters
@@ -101,7 +102,12 @@ def test_a_policy_that_never_ends_a_round_is_caught():
         testing.check_policy(Policy("asleep", lambda book: Decision(wake_at=book.now + 1), 3))
 
 
-def test_a_fold_that_takes_anything_is_caught():
-    lax = replace(built("folds", "mean"), check=lambda server, report: None)
-    with pytest.raises(AssertionError, match="not finite"):
-        testing.check_fold(lax, ServerState({"a": np.zeros(3, np.float32)}))
+def test_a_fold_whose_entries_depend_on_who_came_before_is_caught():
+    seen = []
+
+    def enter(weight, stats, context):
+        seen.append(context)
+        return Entry(weight / len(seen))
+
+    with pytest.raises(AssertionError, match="order of arrival"):
+        testing.check_fold(replace(built("folds", "mean"), enter=enter), ServerState({"a": np.zeros(3, np.float32)}))

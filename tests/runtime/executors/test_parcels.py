@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.core.parts import Job
+from fedfleet.core.parts import Job, Offer
 from fedfleet.runtime.executors.parcels import Recipe, Sheet, owned, packed, rebuilt, score_chunk, train_chunk, versions
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.runtime.executors.kits import misled
@@ -21,10 +21,10 @@ def toy_jobs(n, offered=None):
             client=c,
             key=c + 1,
             seed=1,
-            offered=offered or consensus_start(),
+            offer=Offer(offered or consensus_start()),
             local=local,
             rows=rows,
-            memory={"count": np.full(1, 4.0)},
+            memory={"toy": {"count": np.full(1, 4.0)}},
         )
         for c in range(n)
     ]
@@ -33,7 +33,7 @@ def toy_jobs(n, offered=None):
 def same(a, b):
     """Are these reports equal to the last bit?"""
     assert (a.task, a.client, a.weight, a.stats) == (b.task, b.client, b.weight, b.stats)
-    for one, other in ((a.update, b.update), (a.memory, b.memory)):
+    for one, other in ((a.update, b.update), (a.memory["toy"], b.memory["toy"])):
         assert one.keys() == other.keys()
         assert all(one[n].tobytes() == other[n].tobytes() for n in one)
 
@@ -41,7 +41,7 @@ def same(a, b):
 def test_a_job_survives_the_trip():
     jobs = toy_jobs(3)
     parcels = pickle.loads(pickle.dumps([packed(job) for job in jobs]))
-    answer = pickle.loads(pickle.dumps(train_chunk(misled(), parcels, [0, 0, 0], consensus_start())))
+    answer = pickle.loads(pickle.dumps(train_chunk(misled(), parcels, [0, 0, 0], Offer(consensus_start()))))
     assert answer.failure == ""
     for found, wanted in zip(answer.found, opaque_executor().train(jobs), strict=True):
         same(owned(found), wanted)
@@ -52,7 +52,7 @@ def test_a_process_rebuilds_once():
 
 
 def test_what_raises_is_named():
-    answer = train_chunk(misled(raises=1), [packed(job) for job in toy_jobs(3)], [0, 0, 0], consensus_start())
+    answer = train_chunk(misled(raises=1), [packed(job) for job in toy_jobs(3)], [0, 0, 0], Offer(consensus_start()))
     assert answer.failure == "client 1, task 11: KeyError: 'out of luck'"
     assert "Traceback" in answer.trace
 
