@@ -317,6 +317,6 @@ def test_reports_are_records_that_other_runtimes_can_take():
     reports, _, algorithm = toy_reports(lambda job: False)
     for report in reports:
         assert isinstance(report, Report)
-        kept = folding.load(algorithm.fold, ServerState(TASK.init(0)), folding.save(report.forwarded))
+        kept = folding.load(algorithm.fold, ServerState(report.forwarded.like), folding.save(report.forwarded))
         assert same_sum(kept, report.forwarded)
         assert content_hash(folding.finish(algorithm.fold, kept).mean) == content_hash(report.update)

@@ -208,9 +208,11 @@ def _starts(where: Place, group: Sequence[Begun]) -> Tensors:
     first = group[0].start
     if any(begun.start is not first for begun in group):
         return stack_trees([begun.start for begun in group], where.device)
-    if where.uploaded is None or where.uploaded[0] is not first:
-        where.uploaded = first, {n: torch.from_numpy(v).to(where.device, copy=True) for n, v in first.items()}
-    return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in where.uploaded[1].items()}
+    known = where.uploaded  # read once: other threads upload too
+    if known is None or known[0] is not first:
+        known = first, {n: torch.from_numpy(v).to(where.device, copy=True) for n, v in first.items()}
+        where.uploaded = known
+    return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in known[1].items()}
 
 
 def fold_jobs(
