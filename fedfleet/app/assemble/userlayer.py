@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.app.tables import Table, build_part
+from fedfleet.app.spec.tables import Table, build_part
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, UserSource
 from fedfleet.core.errors import BadInput

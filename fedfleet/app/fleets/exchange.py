@@ -1,4 +1,4 @@
-"""One user's exchange of samples from a file: the contract of `fedfleet shuffle`, and its picture."""
+"""One user's exchange of samples: reading it from a file, solving it, and the answer of `fedfleet shuffle`."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from fedfleet.core.records import Ints
 from fedfleet.shuffle import Problem, Score, identity, problem_from, score, solve, solve_relaxed, solve_slsqp
 from fedfleet.shuffle.rounding import largest_remainder
 
+_SHAPE = "one JSON object with counts, seconds_per_sample, up_bps, down_bps, bits_per_sample, epochs and alpha"
+
 
 def read_problem(path: Path) -> Problem:
-    """The instance in a JSON file."""
+    """The problem in a JSON file."""
     try:
         given = json.loads(path.read_text())
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as wrong:
-        raise BadInput(f"{path} cannot be read: {wrong}") from None
+        raise BadInput(f"cannot read {path}: {wrong}") from None
     except json.JSONDecodeError as wrong:
         raise BadInput(f"{path} is not JSON: {wrong}") from None
     except RecursionError:
-        raise BadInput(f"{path} is nested too deeply; give one object with counts, seconds_per_sample, ..") from None
+        raise BadInput(f"{path} is nested too deeply; it must hold {_SHAPE}") from None
     if not isinstance(given, dict):
-        raise BadInput(f"{path} must hold one object with counts, seconds_per_sample, up_bps, down_bps, ..")
+        raise BadInput(f"{path} must hold {_SHAPE}")
     return problem_from(given)
 
 
 def solve_file(problem: Problem, *, solver: str, quick: bool, limit: float) -> dict[str, Any]:
-    """The best plan by one solver, with what it is worth; bounds are null where they were not computed."""
+    """The best plan that a solver finds, and its objective; bounds are null where they were not computed."""
     start = time.perf_counter()
     extra: dict[str, Any] = {}
     if solver == "exact":
@@ -42,16 +44,18 @@ def solve_file(problem: Problem, *, solver: str, quick: bool, limit: float) -> d
         extra = {"integer_bound": found.integer_bound}
     else:
         got = solve_slsqp(problem, time_up=lambda best: time.perf_counter() - start > limit)
-        # As the paper leaves it: the fractions of the local optimum, rounded row by row.
+        # As in the paper: the fractions of a local optimum, rounded row by row.
         plan = largest_remainder(got.plan.transpose(1, 0, 2)[None], problem.counts.T[None])[0].transpose(1, 0, 2)
         relaxed, bound, extra = got.objective, None, {"message": got.message}
     seconds = time.perf_counter() - start
-    if solver == "slsqp" and not quick:  # it has no bound of its own; ours tells how far it may be from the optimum
+    if (
+        solver == "slsqp" and not quick
+    ):  # SLSQP proves nothing; our bound says how far its answer may be from the optimum
         bound = solve_relaxed(problem).bound
-    return {**described(score(problem, plan), plan), "relaxed": relaxed, "bound": bound, "seconds": seconds, **extra}
+    return {**plan_answer(score(problem, plan), plan), "relaxed": relaxed, "bound": bound, "seconds": seconds, **extra}
 
 
-def described(found: Score, plan: Ints) -> dict[str, Any]:
+def plan_answer(found: Score, plan: Ints) -> dict[str, Any]:
     """A plan and its terms, for programs."""
     return {
         "objective": found.objective, "max_latency": found.max_latency, "std_latency": found.std_latency,
@@ -59,7 +63,7 @@ def described(found: Score, plan: Ints) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def told(problem: Problem, got: dict[str, Any]) -> str:
+def exchange_text(problem: Problem, got: dict[str, Any]) -> str:
     """The answer for people: every device before and after, then the terms."""
     plan = np.array(got["plan"])
     before, after = score(problem, identity(problem)), score(problem, plan)
@@ -82,5 +86,5 @@ def told(problem: Problem, got: dict[str, Any]) -> str:
 
 
 def gap(got: dict[str, Any]) -> float:
-    """How far the relaxed optimum may lie below what was found, at most."""
+    """How far, at most, the true relaxed optimum lies below the one that was found."""
     return (got["relaxed"] - got["bound"]) / max(got["relaxed"], 1e-300)

@@ -1,124 +1,41 @@
-"""`fedfleet sample` and `fedfleet measure`: make a fleet, and learn how hard it is."""
+"""Measuring a fleet: what it is like in numbers, and how hard it is to train on."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from fedfleet.app.assemble import score_states
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, take_devices, take_states
-from fedfleet.core.records import Floats
-from fedfleet.core.rng import client_keys, stream
-from fedfleet.measure.distances import js_distance, ks_distance, spread
+from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps
+from fedfleet.measure.distances import js_distance, ks_distance
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, state_scores
-from fedfleet.measure.montecarlo.settings import Semantics, Settings
+from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical import write_devices, write_states
-from fedfleet.world.samplers.dpcsm import sample_dpcsm
-from fedfleet.world.samplers.dpgmm import sample_dpgmm
-from fedfleet.world.samplers.pool72 import Distribution, allocate, configurations
-
-DEVICE_SAMPLERS = ("dpgmm", "pool72", "uniform")
-STATE_SAMPLERS = ("dpcsm", "uniform")
-
-
-def sample_devices(
-    sampler: str,
-    base: str,
-    clients: int,
-    *,
-    seed: int,
-    semantics: Semantics,
-    kinds: int,
-    sigma: float,
-    mean_mbps: float,
-    alpha: float | None,
-    distribution: Distribution,
-) -> DeviceTable:
-    """The devices of a fleet by a sampler's name."""
-    match sampler:
-        case "dpgmm":
-            return sample_dpgmm(
-                load_devices(base), clients, kinds=kinds, sigma=sigma, mean_kbps_wanted=mean_mbps * 1000.0,
-                alpha=1000.0 if alpha is None else alpha, semantics=semantics, seed=seed,
-            )  # fmt: skip
-        case "pool72":
-            return take_devices(configurations(), allocate(distribution, client_keys(clients), seed))
-        case "uniform":
-            table = load_devices(base)
-            return take_devices(table, stream(seed, "sample").integers(len(table), size=clients))
-        case other:
-            raise BadInput(f"no sampler of devices is called {other!r}{nearest(other, DEVICE_SAMPLERS)}")
-
-
-def sample_states(
-    sampler: str,
-    base: str,
-    clients: int,
-    *,
-    seed: int | None,
-    semantics: Semantics,
-    alpha: float | None,
-    start_rank: int,
-    deadline: float,
-    k: int,
-    rounds: int,
-    scores: Path | None,
-) -> StateTable:
-    """The states of a fleet by a sampler's name."""
-    table = load_states(base)
-    match sampler:
-        case "dpcsm":
-            given = (
-                score_states(table, deadline, k, rounds, semantics) if scores is None else _read_scores(scores, table)
-            )
-            return sample_dpcsm(
-                table, clients, given, alpha=4.0 if alpha is None else alpha, start_rank=start_rank, semantics=semantics, seed=seed
-            )  # fmt: skip
-        case "uniform":
-            return take_states(table, stream(seed or 0, "sample").integers(len(table), size=clients))
-        case other:
-            raise BadInput(f"no sampler of states is called {other!r}{nearest(other, STATE_SAMPLERS)}")
-
-
-def _read_scores(path: Path, table: StateTable) -> Floats:
-    """Scores from a JSON object id -> score."""
-    try:
-        loaded = json.loads(path.read_text())
-    except (OSError, ValueError) as wrong:
-        raise BadInput(f"the scores {path} cannot be read: {wrong}") from None
-    if not isinstance(loaded, dict):
-        raise BadInput(f"the scores {path} must be a JSON object of id -> score")
-    missing = [i for i in table.ids.tolist() if not isinstance(loaded.get(i), int | float)]
-    if missing:
-        raise BadInput(f"the scores {path} have no number for state {missing[0]}")
-    return np.array([float(loaded[i]) for i in table.ids.tolist()])
 
 
 def save_devices(table: DeviceTable, out: Path | None) -> dict[str, Any]:
-    """Write a sampled device fleet and say what it is like."""
+    """Write sampled devices to a file if one is named, and summarise them."""
     if out is not None:
         write_devices(str(out), table)
     speeds = mean_kbps(table)
     return {
-        "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_kbps": float(speeds.mean()), "std_kbps": spread(speeds),
-        "out": None if out is None else str(out),
+        "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_kbps": float(speeds.mean()),
+        "std_kbps": float(speeds.std()), "out": None if out is None else str(out),
     }  # fmt: skip
 
 
 def save_states(table: StateTable, out: Path | None) -> dict[str, Any]:
-    """Write a sampled state fleet and say what it is like."""
+    """Write sampled states to a file if one is named, and summarise them."""
     if out is not None:
         write_states(str(out), table)
     share = availability(table)
     return {
         "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_availability": float(share.mean()),
-        "std_availability": spread(share), "out": None if out is None else str(out),
+        "std_availability": float(share.std()), "out": None if out is None else str(out),
     }  # fmt: skip
 
 
@@ -132,7 +49,7 @@ def measure_fleet(
     only: Sequence[str] = (),
     against: str | None = None,
 ) -> dict[str, Any]:
-    """The metrics of a fleet in files or bases, by the contract of `fedfleet measure`."""
+    """The metrics of a fleet that is given as files or bases; the answer of `fedfleet measure`."""
     for name in only:
         if name not in NAMES:
             raise BadInput(f"--only: there is no metric {name!r}{nearest(name, NAMES)}")
@@ -152,14 +69,14 @@ def measure_fleet(
 
 
 def _compared(devices: DeviceTable | None, states: StateTable | None, other: str) -> dict[str, float]:
-    """How far a fleet lies from another by the classical measures: of mean speeds, or of availability without devices."""
+    """The classical distances to another fleet: of mean speeds, or of availability where no devices are given."""
     if devices is not None:
         a, b = mean_kbps(devices), mean_kbps(load_devices(other))
     elif states is not None:
         a, b = availability(states), availability(load_states(other))
     else:
-        raise BadInput("--against needs --devices or --states to compare")
-    return {"std": spread(a), "std_other": spread(b), "ks": ks_distance(a, b), "js": js_distance(a, b)}
+        raise BadInput("--against needs a fleet to compare with; give --devices or --states")
+    return {"std": float(a.std()), "std_other": float(b.std()), "ks": ks_distance(a, b), "js": js_distance(a, b)}
 
 
 def parse_t_cost(text: str) -> float | Literal["uniform", "deadline"]:
@@ -169,7 +86,7 @@ def parse_t_cost(text: str) -> float | Literal["uniform", "deadline"]:
     try:
         seconds = float(text)
     except ValueError:
-        raise BadInput(f"--t-cost {text!r}: say uniform, deadline, or a number of seconds") from None
+        raise BadInput(f"--t-cost {text!r} is not known; give uniform, deadline or a number of seconds") from None
     if not 0 <= seconds < np.inf:
-        raise BadInput(f"--t-cost {text}: seconds must be finite and not negative")
+        raise BadInput(f"--t-cost {text} must be finite and not negative")
     return seconds

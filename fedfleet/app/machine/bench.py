@@ -1,4 +1,4 @@
-"""`fedfleet bench train`: how fast does a cohort train here, against the loop that everybody writes?"""
+"""How fast a cohort trains on this machine, compared with a plain loop over its clients."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from dataclasses import asdict
 from typing import Any
 
-from fedfleet.app.tables import build_part, resolve_part
+from fedfleet.app.spec.tables import build_part, resolve_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 
 
-def made_up_task(name: str, samples: int) -> Task:
-    """A task on made-up data of its shape; on its own data where those are embedded, as the digits are."""
+def synthetic_task(name: str, samples: int) -> Task:
+    """A task on synthetic data of its shape, or on its own data if those come with the package, as the digits do."""
     try:
         table = resolve_part("tasks", {"use": name, "synthetic": True, "samples": samples}, "--task")
     except BadInput:
@@ -23,30 +23,15 @@ def made_up_task(name: str, samples: int) -> Task:
 def bench_train(
     task: str, *, cohort: int, steps: int, batch: int, device: str, form: str | None, tf32: bool, repeats: int = 5
 ) -> dict[str, Any]:
-    """The contract of `fedfleet bench train`; without a form, the fastest one for this model here."""
+    """The answer of `fedfleet bench train`; without a form, of the one that is fastest for this model on this machine."""
     from fedfleet.runtime.executors.bench import compare
     from fedfleet.runtime.executors.stacked.forms import candidates
 
-    built = made_up_task(task, max(200, min(cohort * steps * batch, 20_000)))
+    built = synthetic_task(task, max(200, min(cohort * steps * batch, 20_000)))
     cores = len(os.sched_getaffinity(0))
     asked = [(form, cores)] if form else candidates(device, cores)
-    found = [
-        compare(
-            built,
-            cohort=cohort,
-            steps=steps,
-            batch=batch,
-            device=device,
-            threads=n,
-            tf32=tf32,
-            form=f,
-            repeats=repeats,
-        )
-        for f, n in asked
-    ]
+    shape: dict[str, Any] = {"cohort": cohort, "steps": steps, "batch": batch, "device": device}
+    found = [compare(built, **shape, threads=n, tf32=tf32, form=f, repeats=repeats) for f, n in asked]
     best = min(found, key=lambda c: c.stacked_seconds)
     naive = min(c.naive_seconds for c in found)
-    return {
-        **asdict(best), "naive_seconds": naive, "ratio": naive / best.stacked_seconds, "task": task, "cohort": cohort,
-        "steps": steps, "batch": batch, "device": device,
-    }  # fmt: skip
+    return {**asdict(best), "naive_seconds": naive, "ratio": naive / best.stacked_seconds, "task": task, **shape}

@@ -1,4 +1,4 @@
-"""Pictures of one user's devices before and after they exchanged samples: what each holds, and how long each needs."""
+"""The page about one user's exchange of samples: what each device holds, and how long it takes, before and after."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LABEL, _GAP, _STRIP = 62, 26, 46  # width of a device's name, between before an
 
 
 def user_page(problem: Problem, got: dict[str, Any]) -> str:
-    """The whole story of one exchange."""
+    """One exchange: what changes, in numbers and figures."""
     plan = np.array(got["plan"])
     before, after = score(problem, identity(problem)), score(problem, plan)
     faster = before.max_latency / max(after.max_latency, 1e-12)
@@ -30,7 +30,7 @@ def user_page(problem: Problem, got: dict[str, Any]) -> str:
             ("largest imbalance (Jensen-Shannon)", f"{before.max_imbalance:.3f} to {after.max_imbalance:.3f}"),
             ("objective", f"{before.objective:,.1f} to {after.objective:,.1f}"),
         ]),
-        figure(holdings(problem.counts, plan.sum(0)), "How many samples of each class, the first on the left, a device holds before and after; all on one scale."),
+        figure(holdings(problem.counts, plan.sum(0)), "How many samples of each class, the first on the left, a device holds before and after; all bars have the same scale."),
         figure(durations(problem, plan), "How long each device takes: training on what it holds, and sending and receiving samples."),
     ]  # fmt: skip
     return page("FedFleet: one user's exchange", body)

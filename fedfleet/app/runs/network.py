@@ -1,4 +1,4 @@
-"""`fedfleet serve` and `fedfleet device`: a run over a real network, in the same kind of folder as a simulated one."""
+"""A run over a real network: the server, which fills the same kind of folder as a simulation, and one device."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from fedfleet.app.assemble import Setup, assemble, executing, rebuild
-from fedfleet.app.report import write_report
-from fedfleet.app.runs import Finished, completed, take_folder
+from fedfleet.app.runs.folder import Finished, completed, take_folder
 from fedfleet.app.spec import load_spec
+from fedfleet.app.terminal.answers import say
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.wire.desk import Desk
 from fedfleet.runtime.wire.device import Rebuilt, attend
@@ -30,19 +28,17 @@ def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: 
     desk = Desk(setup.plan.clients, setup.plan.byte_scale)
     service = Service(desk, spec.toml(), spec.digest)
     with listening(service, desk, address, largest_message(setup.plan)) as (place, server):
-        # The port first: a server that cannot listen must not leave a folder behind.
+        # The port comes first: a server that cannot listen must not leave a folder behind.
         take_folder(spec, folder, resume=False)
         (folder / "aggregates").mkdir()
         server.start()
-        typer.echo(
-            f"listening on {place} for {expected} devices; start them with: fedfleet device --server {place} --client N",
-            err=True,
+        say(
+            f"listening on {place} for {expected} devices; start each with: "
+            f"fedfleet device --server {place} --client N"
         )
         start = time.perf_counter()
         digest, params = _serve_in(setup, desk, folder, expected)
-    done = completed(spec, folder, digest, params, time.perf_counter() - start)
-    write_report(done)
-    return done
+    return completed(spec, folder, digest, params, time.perf_counter() - start)
 
 
 def _serve_in(setup: Setup, desk: Desk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:
@@ -56,7 +52,7 @@ def _serve_in(setup: Setup, desk: Desk, folder: Path, devices: int) -> tuple[str
 
 
 def run_device(server: str, client: int) -> dict[str, Any]:
-    """Be one device of a served run; says how many of its tasks were accepted."""
+    """Be one device of a served run; the answer says how many of its tasks were accepted."""
     return {"client": client, "tasks": attend(server, client, _rebuild)}
 
 

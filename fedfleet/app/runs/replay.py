@@ -1,4 +1,4 @@
-"""`fedfleet replay`: audit a run folder."""
+"""Auditing a run folder: replay its journal and verify every model on the way."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def replay_run(folder: Path) -> dict[str, Any]:
     """Replay the journal of a run, verify each committed model, and compare the last with the stored one."""
     spec, events, ended = opened(folder)
     if not events:
-        raise BadInput(f"the journal in {folder} is empty; resume the run first")
+        raise BadInput(f"the journal in {folder} is empty, so there is nothing to replay; continue the run first")
     setup = assemble(spec)
     with executing(setup, folder / "executor.json") as execute:
         found = audit(setup.plan, setup.world, execute, events, folder)
     rebuilt = content_hash(found.replayed.state.server.params)
     stored = _stored_hash(folder / "model.safetensors") if ended else None
     if stored is not None and stored != rebuilt:
-        raise RunFailed(f"{folder}/model.safetensors is not the model that the journal leads to")
+        raise RunFailed(f"{folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed")
     return {
         "ok": True,
         "digest": digest_of(folder / "run.db"),
@@ -46,4 +46,4 @@ def _stored_hash(path: Path) -> str:
     try:
         return content_hash(load_tree(path)[0])
     except (OSError, SafetensorError) as wrong:
-        raise BadInput(f"{path} cannot be read: {wrong}") from None
+        raise BadInput(f"cannot read {path}: {wrong}") from None

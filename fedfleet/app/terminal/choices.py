@@ -1,4 +1,4 @@
-"""Checking what the command line was given, with one sentence when it will not do."""
+"""Checking values from the command line; a bad one is refused in one sentence."""
 
 from __future__ import annotations
 

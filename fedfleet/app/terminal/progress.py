@@ -1,4 +1,4 @@
-"""A progress bar on standard error; silent when that is no terminal."""
+"""A progress bar for runs on standard error, if that is a terminal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
 
 @contextmanager
 def progress(rounds: int, *, quiet: bool = False, label: str = "training") -> Iterator:
-    """A function that takes events as they come and moves the bar; None when nobody watches."""
+    """A function that takes events as they come and moves the bar; None if standard error is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
