@@ -33,8 +33,7 @@ def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: 
         (folder / "aggregates").mkdir()
         server.start()
         say(
-            f"listening on {place} for {expected} devices; start each with: "
-            f"fedfleet device --server {place} --client N"
+            f"listening on {place} for {expected} devices; start each with: fedfleet device --server {place} --client N"
         )
         start = time.perf_counter()
         digest, params = _serve_in(setup, desk, folder, expected)

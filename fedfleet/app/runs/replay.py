@@ -27,7 +27,9 @@ def replay_run(folder: Path) -> dict[str, Any]:
     rebuilt = content_hash(found.replayed.state.server.params)
     stored = _stored_hash(folder / "model.safetensors") if ended else None
     if stored is not None and stored != rebuilt:
-        raise RunFailed(f"{folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed")
+        raise RunFailed(
+            f"{folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
+        )
     return {
         "ok": True,
         "digest": digest_of(folder / "run.db"),
