@@ -31,8 +31,9 @@ def main() -> NoReturn:
         say(str(wrong))
         sys.exit(wrong.exit_code)
     except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    if code == 130:  # newer versions of Typer answer so to Ctrl-C, older ones raise
         say("interrupted")
-        sys.exit(130)
     sys.exit(code if isinstance(code, int) else 0)
 
 

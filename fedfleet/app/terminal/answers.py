@@ -9,12 +9,18 @@ from typing import Annotated, Any
 
 import typer
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, FedFleetError
 
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+
+
+class Interrupted(FedFleetError):
+    """The user pressed Ctrl-C, and can be told how to go on."""
+
+    exit_code = 130
 
 
 def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], str]) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, say
+from fedfleet.app.terminal.answers import AsJson, Interrupted, answer
 
 
 def run(
@@ -46,7 +46,6 @@ def run(
             done = perform(resolved, folder, resume=resume, watch=watch)
     except KeyboardInterrupt:
         again = ["fedfleet run", str(spec), *(words or ()), "--resume --out", str(folder)]
-        say(f"interrupted; resume with: {' '.join(again)}")
-        raise typer.Exit(130) from None
+        raise Interrupted(f"interrupted; resume with: {' '.join(again)}") from None
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))

@@ -1,106 +1,27 @@
-"""Users and edges from a spec to a finished run: nothing is lost on the way, runs repeat, resume and replay."""
+"""Users and edges from a spec to worlds: nothing is lost on the way, time is charged, and runs obey their laws."""
 
 import json
 import tomllib
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedfleet.app.api import run
 from fedfleet.app.assemble import assemble
-from fedfleet.app.replays import replay_run
-from fedfleet.app.runs import perform
-from fedfleet.app.spec import resolve, with_words
+from fedfleet.app.spec import resolve
 from fedfleet.core.events import ReportsGathered, TaskArrived
 from fedfleet.core.records import Cost
 from fedfleet.core.trees import content_hash
-from fedfleet.engine.nested import SYNCS, visits_of
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.audit import audit
 from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.nested import nested
 from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.folder import restore
 from fedfleet.runtime.simulate import simulate
-from tests.app.specs import written
-from tests.app.test_cli import refused
-from tests.runtime.test_resume import Every
-from tests.worlds import commits_at
-
-SPEC = """
-seed = 5
-[task]
-use = "digits_logreg"
-[world]
-clients = 14
-data = { use = "dirichlet", alpha = 0.5 }
-devices = { use = "spread", jitter = 0.5 }
-users = { use = "households", devices = [1, 4] }
-[algorithm]
-batch = 32
-[edge]
-use = "shufflefl"
-[pace]
-use = "readiness"
-cohort = 3
-[stop]
-rounds = 5
-[run]
-checkpoint_every = 1
-"""
-BITS = 8.0 * 650 * 4  # of the model
-
-
-def spec_with(*words):
-    return resolve(with_words(tomllib.loads(SPEC), words))
-
-
-def flat(*words):
-    table = tomllib.loads(SPEC)
-    del table["edge"]
-    return resolve(with_words(table, words))
-
-
-class Watched:
-    """A run whose edges and devices are both watched while they work: waves of edges, and each device's rows."""
-
-    def __init__(self, *words, inner=inline, pace=None):
-        self.setup = assemble(spec_with(*words))
-        self.plan = self.setup.plan if pace is None else replace(self.setup.plan, pace=pace)
-        self.visits, self.trained, self.reports, self.events = {}, {}, {}, []
-        below = inner(self.setup.task)
-
-        def devices(jobs):
-            for job in jobs:
-                self.trained.setdefault(job.task // SYNCS, {})[job.client] = job.rows
-            return below.train(jobs)
-
-        above = nested(replace(below, train=devices))
-
-        def edges(jobs):
-            self.visits |= {visit.task: visit for visit in visits_of(jobs)}
-            found = list(above.train(jobs))
-            self.reports |= {report.task: report for report in found}
-            return found
-
-        self.execute = replace(above, train=edges)
-
-    def go(self):
-        self.journal = journals.in_memory()
-        self.done = simulate(self.plan, self.setup.world, self.execute, journal=self.journal, watch=self.events.extend)
-        return self
+from tests.app.specs import refused, written
+from tests.app.users import BITS, SPEC, Watched, flat, spec_with
 
 
 @pytest.fixture(scope="module")
 def shuffled():
     return Watched("stop.rounds=12").go()
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    out = tmp_path_factory.mktemp("edges") / "out"
-    return perform(spec_with(), out)
 
 
 # ---- what users hold ----------------------------------------------------------------------------------------------
@@ -242,95 +163,6 @@ def test_a_declared_model_size_costs_time_and_not_learning():
     for a, b in zip(small.reports.values(), large.reports.values(), strict=True):
         assert b.seconds > a.seconds + 2 * 8e9 / 1e12
         assert a.stats["latency_after"] == b.stats["latency_after"] and a.stats["moved"] == b.stats["moved"]
-
-
-# ---- runs repeat, resume and replay -------------------------------------------------------------------------------
-
-
-def test_the_same_spec_gives_the_same_run_and_another_edge_another(finished):
-    again = run(tomllib.loads(SPEC))
-    assert again.metrics["digest"] == finished.metrics["digest"]
-    assert run(tomllib.loads(SPEC), "edge.solver=none").metrics["digest"] != finished.metrics["digest"]
-    assert run(tomllib.loads(SPEC), "seed=6").metrics["digest"] != finished.metrics["digest"]
-
-
-def test_a_run_of_edges_replays(finished):
-    found = replay_run(finished.out)
-    assert found["commits"] == 5 and found["model_file"] == "identical"
-    assert found["digest"] == finished.metrics["digest"]
-
-
-class Stopped(Exception):
-    """A run that was killed."""
-
-
-@pytest.mark.parametrize("after", [3, 17, 31])
-def test_a_run_that_was_stopped_resumes_to_the_same_end(finished, tmp_path, after):
-    left = [after]
-
-    def watch(events):
-        left[0] -= len(events)
-        if left[0] < 0:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        perform(spec_with(), tmp_path / "out", watch=watch)
-    resumed = perform(spec_with(), tmp_path / "out", resume=True)
-    assert resumed.metrics["digest"] == finished.metrics["digest"]
-    assert (tmp_path / "out/model.safetensors").read_bytes() == (finished.out / "model.safetensors").read_bytes()
-
-
-def resumed_digests(seen, folder):
-    """The digest of a run, and those of all runs that go on from its checkpoints with some tasks still out."""
-    journal = journals.create(folder / "run.db")
-    simulate(seen.plan, seen.setup.world, seen.execute, journal=journal, keeper=Every(folder, journal))
-    journal.close()
-    found = []
-    for kept in sorted(folder.glob("kept-*")):
-        sim, position = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
-        again = journals.reopen(folder / "run.db")
-        again.truncate(position)
-        if sim.state.running:
-            simulate(seen.plan, seen.setup.world, seen.execute, journal=again, resume=sim)
-            found.append(again.digest)
-        again.close()
-    return journal.digest, found
-
-
-@pytest.mark.parametrize("words", [("edge.adaptive=false",), ('edge={ use = "hierfl", kappa1 = 3, kappa2 = 2 }',)])
-def test_users_that_are_still_at_work_survive_a_checkpoint(tmp_path, words):
-    seen = Watched("stop.rounds=4", *words, pace=commits_at(3, 2))
-    digest, found = resumed_digests(seen, tmp_path)
-    assert len(found) >= 2 and set(found) == {digest}
-
-
-def alphas_of(reports):
-    return {task: report.stats["alpha"] for task, report in reports.items()}
-
-
-def test_users_weighed_against_others_that_are_done_survive_a_checkpoint(tmp_path):
-    seen = Watched("stop.rounds=6", "world.clients=24", pace=commits_at(5, 3))
-    journal = journals.create(tmp_path / "run.db")
-    simulate(seen.plan, seen.setup.world, seen.execute, journal=journal, keeper=Every(tmp_path, journal))
-    journal.close()
-    before, compared = alphas_of(seen.reports), 0
-    for kept in sorted(tmp_path.glob("kept-*")):
-        sim, _ = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
-        assert alphas_of(sim.held) == {task: before[task] for task in sim.held}
-        compared += len(sim.held)
-    assert compared > 10
-
-
-def test_a_run_in_which_users_were_dropped_replays():
-    seen = Watched("world.clients=24", "pace.ready_share=0.5", "pace.cohort=4", "stop.rounds=8").go()
-    before = alphas_of(seen.reports)
-    audit(seen.plan, seen.setup.world, seen.execute, seen.events)
-    assert alphas_of(seen.reports) == before
-
-
-def test_a_run_in_which_users_were_dropped_replays_where_nobody_is_weighed_against_others(tmp_path):
-    perform(spec_with("pace.ready_share=0.5", "edge.adaptive=false", "stop.rounds=4"), tmp_path / "out")
-    assert replay_run(tmp_path / "out")["model_file"] == "identical"
 
 
 def test_a_dropped_users_samples_are_where_they_were():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedfleet.shuffle import problem_from, score
-from tests.app.test_cli import refused
+from tests.app.specs import refused
 
 USER = {
     "counts": [[30, 0, 5], [2, 40, 1], [10, 10, 60]], "seconds_per_sample": [0.02, 0.1, 0.05],
@@ -157,9 +157,9 @@ def test_a_user_that_cannot_be_is_one_sentence(fedfleet, tmp_path, changes, ment
     [
         (b"{counts: 3}", "is not JSON"),
         (b"", "is not JSON"),
-        (b"[1, 2]", "must hold one object"),
-        (b"3", "must hold one object"),
-        (b"\xff\xfe\x00", "cannot be read"),
+        (b"[1, 2]", "must hold one JSON object"),
+        (b"3", "must hold one JSON object"),
+        (b"\xff\xfe\x00", "cannot read"),
         (b"[" * 100_000, "nested too deeply"),
     ],
     ids=["no JSON", "empty", "list", "number", "bytes", "deep"],
@@ -172,7 +172,7 @@ def test_a_file_without_a_user_is_one_sentence(fedfleet, tmp_path, content, ment
 
 def test_files_that_are_not_there_and_words_that_mean_nothing(fedfleet, tmp_path):
     refused(fedfleet("shuffle", tmp_path / "none.json"), "there is no file", "none.json")
-    refused(fedfleet("shuffle", tmp_path), "cannot be read")
+    refused(fedfleet("shuffle", tmp_path), "cannot read")
     refused(fedfleet("shuffle", saved(tmp_path), "--solver", "slqsp"), "--solver", "did you mean 'slsqp'")
     refused(fedfleet("shuffle", saved(tmp_path), "--limit", "0"), "--limit")
     refused(fedfleet("shuffle", saved(tmp_path), "--quik"), "--quick")
