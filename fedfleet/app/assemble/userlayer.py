@@ -1,4 +1,4 @@
-"""From a spec's users and edge to worlds: the devices' own, which flat methods see, and the users', whose edges hold them."""
+"""The user layer: from a spec's users and edge to the world of devices, which flat methods see, and the world of users."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from fedfleet.core.rng import client_keys, hash_keys
 from fedfleet.world.partitions import PartitionRecipe, hold
 from fedfleet.world.users import UserRecipe, on_devices, spread_inside
 
-MEGABYTE = 1e6  # bytes of the probes that find out how fast a link is
+MEGABYTE = 1e6  # how many bytes are sent to find out how fast a link is
 
 
 @dataclass(frozen=True, slots=True)
 class Households:
-    """Users and their data, from both sides: as users hold them, and as their devices do."""
+    """Users and their data, seen twice: by user, and by device."""
 
     users: UserSource
     keys: Keys
@@ -47,11 +47,11 @@ def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, seed: 
 
 
 def user_world(home: Households, devices: DeviceSource, states: StateSource) -> World:
-    """The world whose clients are users; how long a user takes is known only when its turn is planned."""
+    """The world whose clients are users. How long a user takes is known only once its turn is planned."""
     kinds = [f"user with {n} devices" for n in np.bincount(home.users.user_of).tolist()]
 
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
-        """Before anything is planned: as if all devices shared the work evenly, and the slowest decided."""
+        """An estimate before anything is planned: all devices share the work evenly, and the slowest decides."""
         found: list[float] = []
         for i, user in enumerate(clients.tolist()):
             mine = home.users.devices_of(user)
@@ -64,9 +64,9 @@ def user_world(home: Households, devices: DeviceSource, states: StateSource) -> 
 
 
 def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: float) -> EdgeFleet:
-    """The devices behind the edges, asked through their own source what they can do at a moment.
+    """The devices behind the edges; their own source tells how fast they are at a given moment.
 
-    Edge and server are linked as well as the edge's best connected device: the paper gives the gateway no link of its own.
+    An edge's link to the server is that of its best connected device, because the paper gives gateways no link of their own.
     """
 
     def able(mine: Ints, time: float, task: int) -> Abilities:
@@ -80,7 +80,7 @@ def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: 
             raise BadInput("world.devices: edges need devices with finite link speeds; this kind of device has none")
         return Abilities(compute / TRAINING_PASSES, 8.0 * MEGABYTE / up, 8.0 * MEGABYTE / down)
 
-    able(np.arange(len(keys)), 0.0, 0)  # a kind of device that will not do is refused before anything is written
+    able(np.arange(len(keys)), 0.0, 0)  # so that unsuitable devices are refused before anything is written
 
     def backhaul(edge: int, found: Abilities) -> tuple[float, float]:
         del edge
@@ -90,7 +90,7 @@ def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: 
 
 
 def edge_rule(table: Table, task: Task, algorithm: Table, seed: int) -> EdgeRule:
-    """The rule that a spec names, with what it may know of the task."""
+    """The rule that a spec names, given the facts about the task that it asks for."""
     labels, classes = task.dataset.y, task.dataset.classes
     rows = np.setdiff1d(np.arange(len(labels)), task.holdout)
 

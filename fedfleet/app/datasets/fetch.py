@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.datasets.catalogue import DATASETS, RemoteFile
-from fedfleet.app.datasets.transfer import Interrupted, Watch, complete, forget
+from fedfleet.app.datasets.transfer import TransferBroken, Watch, complete, forget
 from fedfleet.core.errors import BadInput, RunFailed, nearest
 
 
@@ -24,7 +24,7 @@ def fetch_dataset(name: str, to: Path | None = None, *, quiet: bool = False) -> 
     try:
         with _progress_bar(quiet) as watch:
             files = [fetch_file(file, folder / file.name, watch) for file in DATASETS[name].files]
-    except Interrupted as wrong:
+    except TransferBroken as wrong:
         raise RunFailed(f"{wrong}; to resume: fedfleet data {name} --to {shlex.quote(str(folder.parent))}") from None
     except OSError as wrong:
         raise BadInput(f"cannot write to {folder}: {wrong}; choose another folder with --to") from None

@@ -21,7 +21,7 @@ LARGEST_BYTES = 4 << 30  # of a file whose size is not known
 Watch = Callable[[RemoteFile, int, int | None], None]
 
 
-class Interrupted(RunFailed):
+class TransferBroken(RunFailed):
     """A transfer that can go on later from where it stopped."""
 
 
@@ -59,10 +59,10 @@ def _answer(file: RemoteFile, have: int, tag: str | None) -> Any:
         wrong.close()
         if wrong.code == 416 and have:  # the part is no shorter than the file: it is of another version
             return _answer(file, 0, None)
-        kind = Interrupted if wrong.code >= 500 else RunFailed
+        kind = TransferBroken if wrong.code >= 500 else RunFailed
         raise kind(f"{file.url} answers {wrong.code} {wrong.reason}") from None
     except (OSError, http.client.HTTPException) as wrong:
-        raise Interrupted(f"{file.url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None
+        raise TransferBroken(f"{file.url} cannot be reached: {getattr(wrong, 'reason', wrong)}") from None
 
 
 def _receive(file: RemoteFile, answer: Any, part: Path, have: int, whole: int | None, watch: Watch | None) -> int:
@@ -81,7 +81,7 @@ def _receive(file: RemoteFile, answer: Any, part: Path, have: int, whole: int | 
         forget(part)
         raise RunFailed(f"{file.url} sends more than {most:,} bytes, so it is not the expected file")
     if whole is not None and done < whole:
-        raise Interrupted(f"{file.url}: the connection ended after {done:,} of {whole:,} bytes")
+        raise TransferBroken(f"{file.url}: the connection ended after {done:,} of {whole:,} bytes")
     return done - have
 
 
@@ -89,7 +89,7 @@ def _chunk(file: RemoteFile, answer: Any, done: int) -> bytes:
     try:
         return answer.read(CHUNK_BYTES)
     except (OSError, http.client.HTTPException) as wrong:
-        raise Interrupted(f"{file.url}: the connection broke after {done:,} bytes ({wrong})") from None
+        raise TransferBroken(f"{file.url}: the connection broke after {done:,} bytes ({wrong})") from None
 
 
 def _tag_file(part: Path) -> Path:
