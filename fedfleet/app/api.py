@@ -62,7 +62,7 @@ def run(
         return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
     if out is not None:
         raise BadInput(
-            "a run with your own model cannot be kept in a folder, because its spec alone cannot rebuild the model; do not give `out`"
+            "a run with your own model cannot be kept in a folder, because the spec cannot rebuild the model; do not give `out`"
         )
     setup = assemble(resolved, task(resolved.seed) if task else None)
     journal, events = journals.in_memory(), list[Event]()
