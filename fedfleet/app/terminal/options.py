@@ -85,8 +85,8 @@ def _shown(default: Any) -> str:
 def _plain(hint: Any) -> Any:
     """The type that the command line reads for a hint; limits and choices are checked afterwards.
 
-    >>> _plain(Annotated[int, "at least 1"]), _plain(float | None), _plain(Literal["a", "b"])
-    (<class 'int'>, <class 'float'>, <class 'str'>)
+    >>> _plain(Annotated[int, "at least 1"]), _plain(float | None)
+    (<class 'int'>, <class 'float'>)
     """
     origin = get_origin(hint)
     if origin is Annotated:
