@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from fedfleet.app.tables import describe
+from fedfleet.app.spec.describe import describe
 from fedfleet.core.registry import KINDS, builder, names
 
 PAGE = Path(__file__).parent / "reference" / "parts.md"

@@ -1,4 +1,4 @@
-"""The Python call: a spec, or an own PyTorch model and own arrays."""
+"""The Python call: run a spec, or your own PyTorch model on your own arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fedfleet.tasks.task import make_task
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run gave: its measures by name, the trained parameters, the events, and its folder if it has one."""
+    """The result of a run: its measures by name, the trained parameters, the events, and its folder if it has one."""
 
     metrics: dict[str, Any]
     params: Tree
@@ -44,7 +44,7 @@ def run(
 ) -> Result:
     """Train by a spec (a path or a nested dictionary), with `key=value` overrides.
 
-    An own model is a PyTorch module or a function that makes one; own data is (inputs, integer labels) or (inputs,
+    `model` is your own PyTorch module, or a function that makes one; `data` is (inputs, integer labels) or (inputs,
     labels, owners) as arrays. Without `out` nothing is written.
 
     >>> result = run({"task": {"use": "digits_logreg"}, "stop": {"rounds": 2}})
@@ -52,7 +52,9 @@ def run(
     2
     """
     if (model is None) != (data is None):
-        raise BadInput("give both model and data for an own task, or neither for one by name")
+        raise BadInput(
+            "give both model and data to train your own model, or neither to train the task that the spec names"
+        )
     task = None if model is None or data is None else own_task(model, data)
     resolved = _resolved(spec, overrides, task)
     if out is not None and task is None:
@@ -60,7 +62,7 @@ def run(
         return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
     if out is not None:
         raise BadInput(
-            "a run with an own model cannot be kept in a folder, since its spec could not rebuild it; leave out= away"
+            "a run with your own model cannot be kept in a folder, because the spec cannot rebuild the model; do not give `out`"
         )
     setup = assemble(resolved, task(resolved.seed) if task else None)
     journal, events = journals.in_memory(), list[Event]()
@@ -77,19 +79,19 @@ def load(out: str | Path) -> Result:
 
 
 def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
-    """A task of an own PyTorch model and own arrays."""
+    """A task made of a PyTorch model and arrays."""
     if len(data) not in (2, 3):
         raise BadInput("data must be (inputs, labels) or (inputs, labels, owners)")
     x, y = np.asarray(data[0], np.float32), np.asarray(data[1])
     if len(x) != len(y) or not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or not len(y) or y.min() < 0:
         raise BadInput(
-            f"data: {len(x)} inputs need as many labels, integers from 0 in one dimension; got {y.dtype} of shape {y.shape}"
+            f"data: {len(x)} inputs need as many labels, one-dimensional integers from 0; got {y.dtype} of shape {y.shape}"
         )
     owner = np.unique(np.asarray(data[2]), return_inverse=True)[1] if len(data) == 3 else None
     dataset = Dataset(x, y.astype(np.int64), int(y.max()) + 1, owner)
 
     def build() -> Any:
-        # A module that was given is trained from its own weights, and itself never changed.
+        # Training starts from the weights of the given module, which itself is never changed.
         return model() if not hasattr(model, "state_dict") else copy.deepcopy(model)
 
     return make_task("own", lambda: dataset, build)
@@ -100,13 +102,13 @@ def _resolved(
 ) -> Spec:
     if not isinstance(spec, Mapping):
         if task is not None:
-            raise BadInput("with an own model give the spec as a dictionary")
+            raise BadInput("to train your own model, give the spec as a dictionary instead of a file")
         return load_spec(spec, overrides)
     table = with_words(dict(spec), overrides)
     return resolve(table, own_task=_content(task(0)) if task else None)
 
 
 def _content(task: Task) -> str:
-    """The name of an own task: the content of its data and first parameters."""
+    """The name of a task that was given as objects: a hash of its data and its initial parameters."""
     arrays = {"x": task.dataset.x, "y": task.dataset.y}
     return hashlib.sha256((content_hash(arrays) + content_hash(task.init(0))).encode()).hexdigest()[:16]

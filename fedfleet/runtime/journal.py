@@ -142,6 +142,11 @@ def digest_of(path: Path) -> str:
     return h.hexdigest()
 
 
+def remarks_of(path: Path) -> list[str]:
+    """The remarks for people in a stored journal, in the order in which they were made."""
+    return [note for *_, note in (row for row in rows_of(path) if row[1] == NOTE) if note]
+
+
 def _open(path: Path, mode: str) -> sqlite3.Connection:
     if not path.is_file():
         raise BadInput(f"there is no journal at {path}; name the folder of a run")

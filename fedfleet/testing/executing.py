@@ -64,14 +64,8 @@ def check_kinks(execute: Executor, task: Task, jobs: Sequence[Job]) -> tuple[flo
         dataset=replace(task.dataset, x=task.dataset.x.astype(np.float64)),
         init=lambda seed: _doubled_tree(task.init(seed)),
     )
-    exact = list(
-        inline(double).train(
-            [
-                replace(j, offer=replace(j.offer, params={n: _doubled(v) for n, v in j.offer.params.items()}))
-                for j in jobs
-            ]
-        )
-    )
+    twice = [replace(job, offer=replace(job.offer, params=_doubled_tree(job.offer.params))) for job in jobs]
+    exact = list(inline(double).train(twice))
     apart = [
         max(_gap(a.update, b.update, _doubled_tree(j.offer.params)) for a, b, j in zip(exact, found, jobs, strict=True))
         for found in (list(inline(task).train(jobs)), list(execute.train(jobs)))

@@ -1,4 +1,6 @@
-"""A tiny spec for tests of the application."""
+"""What tests of the application share: a tiny spec, and what a refusal looks like."""
+
+import json
 
 TINY = """
 seed = 3
@@ -23,3 +25,26 @@ def written(folder, text=TINY, name="spec.toml"):
     path = folder / name
     path.write_text(text)
     return path
+
+
+def fleet(folder, n=30):
+    """A devices file and a states file of n clients."""
+    devices = [
+        {"id": f"d{i % 7}", "down_kbps": [20000 + 1000 * i, 50000], "up_kbps": None, "seconds_per_sample": 0.05}
+        for i in range(n)
+    ]
+    states = [{"id": f"s{i % 5}", "start": 0, "end": 86400, "ready": [[i * 100, 40000 + i * 100]]} for i in range(n)]
+    for name, rows in (("devices", devices), ("states", states)):
+        (folder / f"{name}.json").write_text(json.dumps({"format": f"fedfleet/{name}@1", name: rows}))
+    return folder / "devices.json", folder / "states.json"
+
+
+def refused(answer, *mentions):
+    """The command refused its input: exit code 2, one sentence on standard error that mentions these words."""
+    code, out, err = answer
+    assert code == 2, (out, err)
+    assert out == ""
+    assert len(err.strip().splitlines()) == 1, err
+    assert "Traceback" not in err
+    for mention in mentions:
+        assert mention in err, err

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedfleet.app.tables import build_part, describe, resolve_part
+from fedfleet.app.spec.describe import describe
+from fedfleet.app.spec.tables import build_part, resolve_part
 from fedfleet.core.edges import Abilities, Visit
 from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import LabelsOf, Prior

@@ -1,1 +1,1 @@
-"""What people look at: pictures as inline SVG, pages as self-contained HTML."""
+"""HTML pages, each one self-contained file, with figures as inline SVG."""

@@ -1,4 +1,4 @@
-"""The pictures of a run, from its events alone."""
+"""The figures of a run, made from its events alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def loss_over_commits(log: Sequence[Event]) -> str:
 
 
 def who_took_part(tasks: Tasks, clients: int) -> str:
-    """Folded reports per client, most first; clients that were asked and never made it stand out."""
+    """Folded reports per client, most first; clients that were asked but never in time have their own colour."""
     counts = contributions(tasks, clients)
     asked = np.bincount(tasks.clients, minlength=clients)
     order = np.argsort(-counts, kind="stable")

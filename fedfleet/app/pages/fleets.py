@@ -1,4 +1,4 @@
-"""Pictures of fleets: speeds, availability over the day, and who succeeds how often."""
+"""Pages about a fleet: speeds, availability over the day, and how often each client succeeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def devices_page(table: DeviceTable) -> str:
         f'<p class="lead">{len(table)} clients with {len(np.unique(table.ids))} different devices; mean speed {means.mean():.1f} Mbit/s, '
         f"standard deviation {means.std():.1f}.</p>",
         figure(histogram(means, "mean speed of a client, Mbit/s", "clients"), "How fast clients are on average."),
-        figure(histogram(table.down / 1000.0, "single measurements, Mbit/s", "measurements"), "Every measured speed: what a client meets at one trip."),
+        figure(histogram(table.down / 1000.0, "single measurements, Mbit/s", "measurements"), "All measured speeds; each trip of a client uses one of them."),
         figure(line_chart([curve], "mean speed, Mbit/s", "share of clients", y_percent=True), "The share of clients that are slower than a speed."),
     ]  # fmt: skip
     return page("FedFleet: devices", body)
@@ -66,7 +66,7 @@ def successes_page(devices: str | None, states: str | None, settings: Settings) 
     d = load_devices(devices) if devices else None
     s = load_states(states) if states else None
     body = [
-        "<h1>Who succeeds how often</h1>",
+        "<h1>How often each client succeeds</h1>",
         '<p class="lead">Successful trips per client in one simulation of each kind, most first.</p>',
     ]
     for name, needed in (
@@ -85,6 +85,6 @@ def successes_page(devices: str | None, states: str | None, settings: Settings) 
         chart = bar_chart(successes[order].tolist(), "clients, most successful first", "S_i", colours, titles)
         body.append(
             f"<h2>{name}</h2>"
-            + figure(chart, f"If all were alike and always there, each would succeed {ideal:.0f} times.")
+            + figure(chart, f"If all clients were alike and always reachable, each would succeed {ideal:.0f} times.")
         )
     return page("FedFleet: successes", body)

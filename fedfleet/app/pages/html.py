@@ -1,4 +1,4 @@
-"""Self-contained pages: one file, no script, no request to anywhere."""
+"""The frame of a page: one file without scripts that loads nothing from elsewhere."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def page(title: str, body: Sequence[str]) -> str:
 
 
 def figure(picture: str, caption: str) -> str:
-    """A picture and the sentence that says how to read it."""
+    """A figure with its caption."""
     return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def tiles(entries: Sequence[tuple[str, str]]) -> str:
-    """The few numbers that matter most."""
+    """The most important numbers, as large tiles."""
     return (
         '<div class="tiles">'
         + "".join(f'<div class="tile"><b>{escape(v)}</b><span>{escape(n)}</span></div>' for n, v in entries)
@@ -33,7 +33,7 @@ def tiles(entries: Sequence[tuple[str, str]]) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = ()) -> str:
-    """A plain table; columns listed in `words` hold prose."""
+    """A table; the columns listed in `words` hold prose."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         kinds = [' class="words"' if i in words else "" for i in range(len(row))]

@@ -1,4 +1,4 @@
-"""Pictures as inline SVG: a few chart forms, drawn plainly, with a title on every mark for the mouse."""
+"""Figures as inline SVG: a few kinds of chart, with a tooltip on every mark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar of a timeline: a row, a span of time, how it is drawn, and what the mouse says."""
+    """One bar of a timeline: its row, its span of time, its style, and its tooltip."""
 
     row: int
     start: float
@@ -50,7 +50,7 @@ class Axis:
 
 
 def ticks(low: float, high: float, count: int = 5) -> list[float]:
-    """Round numbers between two ends.
+    """Round numbers between two limits.
 
     >>> ticks(0, 1)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
@@ -128,7 +128,7 @@ def bar_chart(
     parts = [_x_axis(x, HEIGHT - _BOTTOM, x_label, numbered=numbered), _y_axis(y, y_label)]
     width = max((WIDTH - _LEFT - _RIGHT) / max(len(values), 1) * 0.82, 0.5)
     for i, (value, colour, title) in enumerate(zip(values, colours, titles, strict=True)):
-        height = max(y(0) - y(value), 1.5)  # a zero is still a mark that can be pointed at
+        height = max(y(0) - y(value), 1.5)  # so that a zero can still be hovered over
         parts.append(
             f'<rect x="{x(i):.1f}" y="{y(0) - height:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"><title>{escape(title)}</title></rect>'
         )

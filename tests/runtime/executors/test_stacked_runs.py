@@ -5,8 +5,8 @@ import sqlite3
 import numpy as np
 
 import fedfleet
-from fedfleet.app.replays import replay_run
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.runtime.folder import checkpoint_files
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedfleet.app.network import serve_run
+from fedfleet.app.runs.network import serve_run
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import CandidatesSeen, Evaluated, Event, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.parts import Plan, Selector, World

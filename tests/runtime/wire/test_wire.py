@@ -11,8 +11,8 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.app.replays import replay_run
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import load_spec
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, TaskArrived, TaskLost, TasksDropped
 from fedfleet.core.trees import Tree, tree_map

@@ -1,0 +1,61 @@
+"""The executor that [run] names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from fedfleet.app.spec import Spec
+from fedfleet.app.spec.tables import Table
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Executor, Task
+
+
+def check_executor(spec: Spec) -> None:
+    """Refuse an executor that cannot run this spec here, before anything is built or written."""
+    if spec.run["execute"] != "ray":
+        return
+    if spec.edge is not None:
+        raise BadInput('run.execute = "ray" cannot run the devices behind an [edge] yet; use inline or stacked')
+    from fedfleet.runtime.executors.ray import require_ray
+
+    require_ray(spec.run["ray_address"])
+    if spec.task["use"] == "own":
+        raise BadInput(
+            'run.execute = "ray" cannot train your own model object, because workers rebuild the task from the spec; '
+            'register it as a task of an installed package, or use run.execute = "inline"'
+        )
+
+
+def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
+    """The executor that [run] names; `auto` is inline. `keep` is the file that remembers which stacked form was chosen."""
+    from fedfleet.runtime.executors.inline import inline
+    from fedfleet.runtime.executors.nested import nested as edges
+
+    run = spec.run
+    if spec.edge is not None and run["execute"] != "ray":
+        return edges(make_executor(replace(spec, edge=None), task, keep))
+    here = inline(task, threads=run["threads"])
+    match run["execute"]:
+        case "stacked":
+            return _stacked(run, task, keep)
+        case "ray":
+            from fedfleet.runtime.executors.parcels import Recipe
+            from fedfleet.runtime.executors.ray import ray_executor
+
+            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", spec.toml())
+            gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
+            return ray_executor(
+                recipe, here, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus
+            )
+        case _:
+            return here
+
+
+def _stacked(run: Table, task: Task, keep: Path | None) -> Executor:
+    """The stacked executor in the form that is fastest for this model on this machine, measured once per run."""
+    from fedfleet.runtime.executors.stacked.executor import stacked
+    from fedfleet.runtime.executors.stacked.forms import choose_form
+
+    form, threads = choose_form(task, device=run["device"], threads=run["threads"], keep=keep)
+    return stacked(task, device=run["device"], threads=threads, form=form, tf32=run["tf32"])

@@ -1,0 +1,87 @@
+"""Assembling: build every part that a spec names, and check that they fit together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fedfleet.app.assemble.executor import check_executor, make_executor
+from fedfleet.app.assemble.overrides import with_overrides
+from fedfleet.app.assemble.setup import Setup
+from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
+from fedfleet.app.assemble.world import devices_for, in_one_place, states_for
+from fedfleet.app.spec import Spec
+from fedfleet.app.spec.tables import build_part
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Plan, Policy, Task, World
+from fedfleet.core.records import Stop
+from fedfleet.core.rng import client_keys
+from fedfleet.core.trees import tree_nbytes
+from fedfleet.engine.nested import nested
+from fedfleet.world.partitions import hold
+
+
+def assemble(spec: Spec, task: Task | None = None) -> Setup:
+    """Everything that a run of this spec needs; `task` replaces the one that the spec names."""
+    check_executor(spec)
+    pace: Policy = build_part("policies", spec.pace)
+    _check_cohort(pace, spec.world["clients"], "clients")
+    made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
+    world, home = _flat_world(spec, made)
+    plan = _flat_plan(spec, made, pace, world)
+    if plan.algorithm.pooled:
+        plan, world = in_one_place(plan, world)
+    if spec.edge is not None and home is not None:
+        plan, world = _seen_from_users(spec, plan, world, made, home)
+    return Setup(spec, plan, world, made, lambda keep=None: make_executor(spec, made, keep))
+
+
+def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None]:
+    """The world whose clients are devices; and the users that they belong to, where the spec names any."""
+    table, keys = spec.world, client_keys(spec.world["clients"])
+    devices, states = devices_for(table, keys, spec.seed), states_for(table, keys, spec.seed)
+    deal = build_part("partitions", table["data"])
+    if "users" in table:
+        home = settle(table, task, deal, len(keys), spec.seed)
+        return World(keys, devices, states, home.on_devices, home.users), home
+    data = hold(deal, task, keys, spec.seed, split=tuple(table["split"]), min_samples=table["min_samples"])
+    return World(keys, devices, states, data), None
+
+
+def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
+    """The plan whose clients are devices."""
+    params = task.init(spec.seed)
+    declared = spec.world["model_bytes"]
+    return Plan(
+        seed=spec.seed,
+        algorithm=with_overrides(build_part("algorithms", spec.algorithm), spec, world),
+        choose=build_part("selectors", spec.choose),
+        pace=pace,
+        stop=Stop(**spec.stop),
+        params=params,
+        clients=len(world.keys),
+        byte_scale=1.0 if declared is None else declared / tree_nbytes(params),
+        spec_digest=spec.digest,
+    )
+
+
+def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Households) -> tuple[Plan, World]:
+    """The same fleet with users as clients: each user's edge trains on the devices behind it."""
+    if plan.algorithm.pooled:
+        raise BadInput(
+            f"edge: {plan.algorithm.name!r} trains in one place, so there is nothing for edges to do; remove [edge]"
+        )
+    _check_cohort(plan.pace, len(home.users), "users")
+    assert spec.edge is not None
+    rule = edge_rule(spec.edge, task, spec.algorithm, spec.seed)
+    fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
+    states = states_for(spec.world, home.keys, spec.seed)
+    above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
+    return above, user_world(home, world.devices, states)
+
+
+def _check_cohort(pace: Policy, clients: int, what: str) -> None:
+    if pace.cohort > clients:
+        raise BadInput(
+            f"pace.cohort: a cohort of {pace.cohort} is larger than the fleet of {clients} {what}; "
+            "lower pace.cohort or raise world.clients"
+        )

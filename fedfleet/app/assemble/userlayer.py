@@ -1,0 +1,112 @@
+"""The user layer: from a spec's users and edge to the world of devices, which flat methods see, and the world of users."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.app.spec.tables import Table, build_part
+from fedfleet.core.cost import TRAINING_PASSES
+from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, UserSource
+from fedfleet.core.errors import BadInput
+from fedfleet.core.labels import FactsOf, LabelsOf, Prior, TaskFacts
+from fedfleet.core.parts import DataSource, DeviceSource, StateSource, Task, World
+from fedfleet.core.records import Cost, Floats, Ints, Keys
+from fedfleet.core.rng import client_keys, hash_keys
+from fedfleet.world.partitions import PartitionRecipe, hold
+from fedfleet.world.users import UserRecipe, on_devices, spread_inside
+
+MEGABYTE = 1e6  # how many bytes are sent to find out how fast a link is
+
+
+@dataclass(frozen=True, slots=True)
+class Households:
+    """Users and their data, seen twice: by user, and by device."""
+
+    users: UserSource
+    keys: Keys
+    data: DataSource
+    slots: list[dict[str, Ints]]
+    on_devices: DataSource
+
+
+def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, seed: int) -> Households:
+    """Give devices to users, deal the samples to users, and spread each user's samples over the devices."""
+    recipe: UserRecipe = build_part("users", table["users"])
+    users = recipe.assign(devices, seed)
+    # Keys of users are not those of devices, so that user 3 and device 3 draw different numbers.
+    keys = hash_keys(0, "user", client_keys(len(users)))
+    most, split = int(np.bincount(users.user_of).max()), tuple(table["split"])
+    # Rounding takes at most one row from the training share, and flat runs need a training row on every device.
+    fewest = max(table["min_samples"] * most, math.ceil((most + 1) * sum(split) / split[0]) if most > 1 else 1)
+    data = hold(deal, task, keys, seed, split=split, min_samples=fewest)
+    slots = spread_inside(users, data, task.dataset.y, recipe.mu, seed)
+    return Households(users, keys, data, slots, on_devices(users, data, slots))
+
+
+def user_world(home: Households, devices: DeviceSource, states: StateSource) -> World:
+    """The world whose clients are users. How long a user takes is known only once its turn is planned."""
+    kinds = [f"user with {n} devices" for n in np.bincount(home.users.user_of).tolist()]
+
+    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        """An estimate before anything is planned: all devices share the work evenly, and the slowest decides."""
+        found: list[float] = []
+        for i, user in enumerate(clients.tolist()):
+            mine = home.users.devices_of(user)
+            n = len(mine)
+            part = Cost(*(np.full(n, v) for v in (cost.samples[i] / n, cost.bytes_down[i], cost.bytes_up[i])))
+            found.append(float(devices.seconds(mine, part, start, np.full(n, tasks[i])).max()))
+        return np.array(found)
+
+    return World(home.keys, DeviceSource(seconds, kinds), states, home.data)
+
+
+def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: float) -> EdgeFleet:
+    """The devices behind the edges; their own source tells how fast they are at a given moment.
+
+    An edge's link to the server is that of its best connected device, because the paper gives gateways no link of their own.
+    """
+
+    def able(mine: Ints, time: float, task: int) -> Abilities:
+        n, tasks = len(mine), np.full(len(mine), task)
+        none, one = np.zeros(n), np.ones(n)
+        idle = devices.seconds(mine, Cost(none, none, none), time, tasks)
+        compute = devices.seconds(mine, Cost(one, none, none), time, tasks) - idle
+        down = devices.seconds(mine, Cost(none, one * MEGABYTE, none), time, tasks) - idle
+        up = devices.seconds(mine, Cost(none, none, one * MEGABYTE), time, tasks) - idle
+        if not (np.isfinite(down).all() and np.isfinite(up).all() and (down > 0).all() and (up > 0).all()):
+            raise BadInput("world.devices: edges need devices with finite link speeds; this kind of device has none")
+        return Abilities(compute / TRAINING_PASSES, 8.0 * MEGABYTE / up, 8.0 * MEGABYTE / down)
+
+    able(np.arange(len(keys)), 0.0, 0)  # so that unsuitable devices are refused before anything is written
+
+    def backhaul(edge: int, found: Abilities) -> tuple[float, float]:
+        del edge
+        return float(found.up_bps.max()), float(found.down_bps.max())
+
+    return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale)
+
+
+def edge_rule(table: Table, task: Task, algorithm: Table, seed: int) -> EdgeRule:
+    """The rule that a spec names, given the facts about the task that it asks for."""
+    labels, classes = task.dataset.y, task.dataset.classes
+    rows = np.setdiff1d(np.arange(len(labels)), task.holdout)
+
+    def labels_of(wanted: Ints) -> Ints:
+        return labels[wanted]
+
+    def prior() -> Floats:
+        return np.bincount(labels[rows], minlength=classes) / len(rows)
+
+    def features() -> Floats:
+        from fedfleet.tasks.features import class_features
+
+        return class_features(task, task.init(seed), rows)
+
+    def facts() -> TaskFacts:
+        bits = 8.0 * task.dataset.x[:1].nbytes
+        return TaskFacts(labels_of, classes, bits, float(algorithm.get("epochs", 1)), features)
+
+    return build_part("edges", table, {LabelsOf: labels_of, Prior: prior, FactsOf: facts})

@@ -1,0 +1,52 @@
+"""The world of a spec: devices, states, and the one-place world of algorithms that pool all data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedfleet.app.spec.tables import Table, build_part
+from fedfleet.core.fleet import StateScorer, StateTable
+from fedfleet.core.parts import DataSource, DeviceSource, Plan, Split, StateSource, World
+from fedfleet.core.records import Floats, Ints, Keys
+from fedfleet.core.rng import client_keys
+from fedfleet.measure.montecarlo.metrics import state_scores
+from fedfleet.measure.montecarlo.settings import Semantics, Settings
+from fedfleet.pace.rounds import readiness
+from fedfleet.world.devices import levelled
+from fedfleet.world.states import always_on
+
+
+def devices_for(table: Table, keys: Keys, seed: int) -> DeviceSource:
+    """How fast the devices are. `world.heterogeneity` can make them all alike (FLASH's four-way ablation)."""
+    devices: DeviceSource = build_part("devices", table["devices"])(keys, seed)
+    return levelled(devices) if table["heterogeneity"] in ("states", "none") else devices
+
+
+def states_for(table: Table, keys: Keys, seed: int) -> StateSource:
+    """When these clients can be reached. `world.heterogeneity` can make that always."""
+    if table["heterogeneity"] in ("devices", "none"):
+        return always_on()(keys, seed)
+    return build_part("states", table["states"], {StateScorer: score_states})(keys, seed)
+
+
+def score_states(states: StateTable, deadline: float, k: int, rounds: int, semantics: Semantics) -> Floats:
+    """The single-state metric of each state, for samplers that rank states by it."""
+    return state_scores(Settings(k=min(k, len(states)), rounds=rounds, deadline=deadline, semantics=semantics), states)
+
+
+def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
+    """The same problem for one trainer that holds all training data; clients keep their own test data."""
+    inner = world.data
+    everything = np.concatenate([inner.shard(c, "train", 0) for c in range(plan.clients)])
+    keys: Keys = client_keys(1)
+
+    def shard(client: int, split: Split, round: int) -> Ints:
+        return everything if split == "train" else inner.shard(client, split, round)
+
+    data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout)
+    devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
+    states = StateSource(lambda t: np.ones(1, np.bool_), lambda clients, start, seconds: start + seconds)
+    alone = replace(plan, clients=1, pace=readiness(1, min_clients=1), byte_scale=0.0)
+    return alone, World(keys, devices, states, data)

@@ -1,0 +1,1 @@
+"""Fetching public datasets from their homes."""

@@ -1,0 +1,23 @@
+"""The demo's folder: an earlier demo is replaced, anything else is left alone."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from fedfleet.core.errors import BadInput
+
+MARKER = ".fedfleet-demo"
+
+
+def take_demo_folder(out: Path) -> None:
+    """Make an empty folder for the demo, and mark it as one."""
+    try:
+        if out.is_dir() and any(out.iterdir()):
+            if not (out / MARKER).is_file():
+                raise BadInput(f"{out} exists and is not a demo; choose another folder with --out")
+            shutil.rmtree(out)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / MARKER).write_text("made by fedfleet demo; the next demo replaces this folder\n")
+    except OSError as wrong:
+        raise BadInput(f"cannot write to the folder {out}: {wrong}; choose another with --out") from None

@@ -1,0 +1,92 @@
+"""Measuring a fleet: what it is like in numbers, and how hard it is to train on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps
+from fedfleet.measure.distances import js_distance, ks_distance
+from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, state_scores
+from fedfleet.measure.montecarlo.settings import Settings
+from fedfleet.world.bases import load_devices, load_states
+from fedfleet.world.bases.canonical import write_devices, write_states
+
+
+def save_devices(table: DeviceTable, out: Path | None) -> dict[str, Any]:
+    """Write sampled devices to a file if one is named, and summarise them."""
+    if out is not None:
+        write_devices(str(out), table)
+    speeds = mean_kbps(table)
+    return {
+        "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_kbps": float(speeds.mean()),
+        "std_kbps": float(speeds.std()), "out": None if out is None else str(out),
+    }  # fmt: skip
+
+
+def save_states(table: StateTable, out: Path | None) -> dict[str, Any]:
+    """Write sampled states to a file if one is named, and summarise them."""
+    if out is not None:
+        write_states(str(out), table)
+    share = availability(table)
+    return {
+        "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_availability": float(share.mean()),
+        "std_availability": float(share.std()), "out": None if out is None else str(out),
+    }  # fmt: skip
+
+
+def measure_fleet(
+    devices: str | None,
+    states: str | None,
+    settings: Settings,
+    *,
+    seeds: int,
+    until_se: float | None = None,
+    only: Sequence[str] = (),
+    against: str | None = None,
+) -> dict[str, Any]:
+    """The metrics of a fleet that is given as files or bases; the answer of `fedfleet measure`."""
+    for name in only:
+        if name not in NAMES:
+            raise BadInput(f"--only: there is no metric {name!r}{nearest(name, NAMES)}")
+    d = load_devices(devices) if devices else None
+    s = load_states(states) if states else None
+    settings.clients(d, s)
+    there = available(d, s)
+    answer: dict[str, Any] = {}
+    for name in only or there:
+        got = measure(name, settings, d, s, seeds=seeds, until_se=until_se)
+        answer[name] = {"value": got.value, "sd": got.sd, "seconds": got.seconds, "seeds": len(got.values)}
+    if s is not None and (not only or "StatMC-R" in only):
+        answer["per_state"] = per_state(s, state_scores(settings, s, seeds=min(seeds, 3)))
+    if against is not None:
+        answer["against"] = _compared(d, s, against)
+    return answer
+
+
+def _compared(devices: DeviceTable | None, states: StateTable | None, other: str) -> dict[str, float]:
+    """The classical distances to another fleet: of mean speeds, or of availability where no devices are given."""
+    if devices is not None:
+        a, b = mean_kbps(devices), mean_kbps(load_devices(other))
+    elif states is not None:
+        a, b = availability(states), availability(load_states(other))
+    else:
+        raise BadInput("--against needs a fleet to compare with; give --devices or --states")
+    return {"std": float(a.std()), "std_other": float(b.std()), "ks": ks_distance(a, b), "js": js_distance(a, b)}
+
+
+def parse_t_cost(text: str) -> float | Literal["uniform", "deadline"]:
+    """uniform, deadline, or a number of seconds."""
+    if text == "uniform" or text == "deadline":
+        return text
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise BadInput(f"--t-cost {text!r} is not known; give uniform, deadline or a number of seconds") from None
+    if not 0 <= seconds < np.inf:
+        raise BadInput(f"--t-cost {text} must be finite and not negative")
+    return seconds

@@ -1,0 +1,91 @@
+"""The report of one run: what happened, for readers who did not watch it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, rounds_timeline, who_took_part
+from fedfleet.app.pages.html import figure, page, table, tiles
+from fedfleet.app.pages.svg import COLOURS
+from fedfleet.app.runs import Finished, opened
+from fedfleet.app.terminal.text import percent, size, span
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import Event, RunBegan
+from fedfleet.measure.summary import summary
+from fedfleet.measure.tasks import task_table
+from fedfleet.runtime.journal import digest_of, remarks_of
+
+
+def write_report(done: Finished) -> Path:
+    """Write report.html into the folder of a finished run."""
+    path = done.out / "report.html"
+    remarks = remarks_of(done.out / "run.db")
+    path.write_text(render(done.spec.name, done.spec.toml(), done.metrics, done.events, remarks))
+    return path
+
+
+def report_run(folder: Path) -> dict[str, Any]:
+    """Write the report of a run folder, whether or not the run has ended; returns its measures."""
+    spec, events, ended = opened(folder)
+    if not events:
+        raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
+    path = folder / "report.html"
+    metrics = {**summary(events), "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
+    try:
+        path.write_text(render(spec.name, spec.toml(), metrics, events, remarks_of(folder / "run.db")))
+    except OSError as wrong:
+        raise BadInput(f"cannot write {path}: {wrong}") from None
+    return metrics
+
+
+def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks: Sequence[str] = ()) -> str:
+    """The page."""
+    tasks = task_table(events)
+    clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
+    waste = m["wasted"]
+    body = [
+        f"<h1>{escape(name)}</h1>",
+        f'<p class="lead">{m["rounds"]} rounds with {clients} clients in {span(m["virtual_seconds"])} of virtual time; '
+        f"{m['commits']} of them produced a new model.</p>",
+        tiles([
+            ("central test accuracy", percent(m["accuracy"])),
+            ("clients' own test data", percent(m["accuracy_clients"])),
+            ("worst tenth of clients", percent(m["accuracy_bottom10"])),
+            ("device time wasted", percent(waste["share"])),
+            ("sent to devices", size(m["bytes_down"])),
+            ("received from devices", size(m["bytes_up"])),
+        ]),
+        "<h2>Learning</h2>",
+        figure(accuracy_over_time([("accuracy", events, COLOURS[0], False)]), "Accuracy of the global model on data that no client holds."),
+        figure(loss_over_commits(events), "Loss of the global model on the same data, by commit."),
+        "<h2>Who took part</h2>",
+        figure(who_took_part(tasks, clients), "How often each client's work entered the model. "
+               f"{m['participation']['never']} of {clients} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
+        "<h2>A few rounds</h2>",
+        figure(rounds_timeline(events, tasks), "Each bar is one task on one client; a dashed line is the end of a round. "
+               "Folded work entered the model; dropped work was not finished when the round closed."),
+        "<h2>All measures</h2>",
+        table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report")], words=[1]),
+        *_computed(remarks),
+        f"<details><summary>The spec, with every default</summary><pre>{escape(spec)}</pre></details>",
+        f'<p class="note">Digest <code>{m.get("digest", "")}</code>. The journal <code>run.db</code> beside this page holds every event; '
+        "<code>fedfleet replay</code> verifies it.</p>",
+    ]  # fmt: skip
+    return page(f"FedFleet: {name}", body)
+
+
+def _computed(remarks: Sequence[str]) -> list[str]:
+    """What the journal remarks about how the run was carried out; it has no influence on what happened."""
+    if not remarks:
+        return []
+    items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks)
+    return ["<h2>How it was computed</h2>", f"<ul>{items}</ul>"]
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_said(v)}" for k, v in value.items())
+    return f"{value:,.4g}" if isinstance(value, float) else str(value)

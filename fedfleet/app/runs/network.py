@@ -1,0 +1,61 @@
+"""A run over a real network: the server, which fills the same kind of folder as a simulation, and one device."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.assemble import Setup, assemble, executing, rebuild
+from fedfleet.app.runs.folder import Finished, completed, take_folder
+from fedfleet.app.spec import load_spec
+from fedfleet.app.terminal.answers import say
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.wire.desk import Desk
+from fedfleet.runtime.wire.device import Rebuilt, attend
+from fedfleet.runtime.wire.server import check_servable, largest_message, serve
+from fedfleet.runtime.wire.service import Service, listening
+
+
+def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None) -> Finished:
+    """Serve a spec to device processes until the run is over; the folder is like that of `fedfleet run`."""
+    spec = load_spec(spec_path, words)
+    setup = assemble(spec)
+    expected = setup.plan.pace.cohort if devices is None else devices
+    check_servable(setup.plan, expected)
+    folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
+    desk = Desk(setup.plan.clients, setup.plan.byte_scale)
+    service = Service(desk, spec.toml(), spec.digest)
+    with listening(service, desk, address, largest_message(setup.plan)) as (place, server):
+        # The port comes first: a server that cannot listen must not leave a folder behind.
+        take_folder(spec, folder, resume=False)
+        (folder / "aggregates").mkdir()
+        server.start()
+        say(
+            f"listening on {place} for {expected} devices; start each with: fedfleet device --server {place} --client N"
+        )
+        start = time.perf_counter()
+        digest, params = _serve_in(setup, desk, folder, expected)
+    return completed(spec, folder, digest, params, time.perf_counter() - start)
+
+
+def _serve_in(setup: Setup, desk: Desk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:
+    journal = journals.create(folder / "run.db")
+    try:
+        with executing(setup) as execute:
+            done = serve(setup.plan, setup.world, execute, desk, devices=devices, journal=journal, folder=folder)
+        return journal.digest, done.server.params
+    finally:
+        journal.close()
+
+
+def run_device(server: str, client: int) -> dict[str, Any]:
+    """Be one device of a served run; the answer says how many of its tasks were accepted."""
+    return {"client": client, "tasks": attend(server, client, _rebuild)}
+
+
+def _rebuild(text: str) -> Rebuilt:
+    """The parts that a server's spec names, built here from this machine's own registry."""
+    setup = rebuild(text)
+    return Rebuilt(setup.plan.algorithm, setup.world, setup.executor(), setup.spec.digest)

@@ -1,0 +1,60 @@
+"""Running a spec in a folder, from the beginning or from its last checkpoint."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.assemble import Setup, assemble, executing
+from fedfleet.app.runs.folder import Finished, check_same_spec, completed, finished, refuse_taken, take_folder
+from fedfleet.app.spec import Spec
+from fedfleet.app.terminal.answers import say
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import Event
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.folder import Checkpoints, restore
+from fedfleet.runtime.simulate import simulate
+
+Watch = Callable[[Sequence[Event]], None]
+
+
+def perform(spec: Spec, out: Path, *, resume: bool = False, watch: Watch | None = None) -> Finished:
+    """Run a spec in a folder; with `resume`, go on from the last checkpoint there."""
+    if resume and (out / "spec.toml").is_file():
+        check_same_spec(spec, out)
+        if (out / "aggregates").is_dir():
+            raise BadInput(
+                f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
+            )
+        if (out / "metrics.json").is_file():
+            return finished(out)
+        setup = assemble(spec)
+    else:
+        refuse_taken(out, resume=resume)
+        setup = assemble(spec)  # before anything is written: a spec that cannot run leaves no trace
+        take_folder(spec, out, resume=resume)
+    start = time.perf_counter()
+    digest, params = _simulate_in(setup, out, watch)
+    return completed(spec, out, digest, params, time.perf_counter() - start)
+
+
+def _simulate_in(setup: Setup, out: Path, watch: Watch | None) -> tuple[str, dict[str, Any]]:
+    path = out / "run.db"
+    with executing(setup, out / "executor.json") as execute:
+        journal = journals.reopen(path) if path.is_file() else journals.create(path)
+        try:
+            found = restore(out, setup.plan, setup.world, execute, eager=False)
+            sim, position = found or (None, 0)
+            journal.truncate(position)
+            for note in execute.notes if sim is None else ():
+                journal.remark(note)
+                say(note)
+            keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], sim.state.book.version if sim else 0)
+            done = simulate(setup.plan, setup.world, execute, journal=journal, keeper=keeper, resume=sim, watch=watch)
+            for remark in execute.remarks() if execute.remarks else ():
+                journal.remark(remark)
+            return journal.digest, done.state.server.params
+        finally:
+            journal.close()

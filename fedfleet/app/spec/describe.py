@@ -1,0 +1,51 @@
+"""A builder's parameters in words, for `fedfleet list`, help texts and the reference."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from fedfleet.app.spec.tables import NESTED, sayable
+from fedfleet.core.registry import builder, names, parameters, summary
+
+
+def listed_parts(kind: str) -> dict[str, Any]:
+    """All parts of a kind; the answer of `fedfleet list`."""
+    items = [
+        {"name": name, "summary": summary(builder(kind, name)), "parameters": describe(builder(kind, name))}
+        for name in names(kind)
+    ]
+    return {"kind": kind, "items": items}
+
+
+def describe(build: Callable[..., Any]) -> dict[str, dict[str, Any]]:
+    """The parameters of a builder for people and programs: type, default, whether it is required."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, (hint, parameter) in parameters(build).items():
+        if not sayable(hint):
+            continue
+        required = parameter.default is inspect.Parameter.empty
+        kind = NESTED.get(hint)
+        entry: dict[str, Any] = {"type": f"a part of {kind}" if kind else readable(hint), "required": required}
+        if not required:
+            entry["default"] = parameter.default
+        found[name] = entry
+    return found
+
+
+def readable(hint: Any) -> str:
+    """A type with its limits in a few words: `float > 0`."""
+    args = getattr(hint, "__args__", ())
+    limits = getattr(hint, "__metadata__", ())
+    if limits:
+        signs = {"Gt": ("gt", ">"), "Ge": ("ge", ">="), "Lt": ("lt", "<"), "Le": ("le", "<=")}
+        said = [f"{signs[type(m).__name__][1]} {getattr(m, signs[type(m).__name__][0])}" for m in limits]
+        return f"{readable(hint.__origin__)} {' and '.join(said)}"
+    if str(hint).startswith("typing.Literal"):
+        return " or ".join(repr(a) for a in args)
+    if args and (str(hint).startswith("typing.Optional") or "|" in str(hint) or "Union" in str(hint)):
+        return " or ".join(readable(a) for a in args if a is not type(None))
+    if args:
+        return f"{hint.__origin__.__name__} of {', '.join(readable(a) for a in args)}"
+    return getattr(hint, "__name__", str(hint))

@@ -1,0 +1,38 @@
+"""The keys of the tables that are not parts. Only the signatures are used: they are the schema, as a builder's is for a part."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge
+
+from fedfleet.core.limits import Count, Natural, Positive
+
+
+def world_settings(
+    *,
+    clients: Count = 100,
+    model_bytes: Positive | None = None,
+    split: list[Annotated[int, Ge(0)]] = [6, 2, 2],  # noqa: B006
+    min_samples: Count = 5,
+    heterogeneity: Literal["both", "devices", "states", "none"] = "both",
+) -> None:
+    """The keys of [world] beside its parts."""
+
+
+def run_settings(
+    *,
+    execute: Literal["auto", "inline", "stacked", "ray"] = "auto",
+    device: Literal["cpu", "cuda"] = "cpu",
+    tf32: bool = False,
+    threads: Count = 1,
+    checkpoint_every: Count = 20,
+    workers: Count | None = None,
+    ray_address: str | None = None,
+    ray_execute: Literal["inline", "stacked"] = "inline",
+) -> None:
+    """The keys of [run], which say how to run and not what; they stay out of the digest."""
+
+
+def override_settings(*, clients: list[Natural] = [], kinds: list[str] = [], algorithm: dict[str, Any] = {}) -> None:  # noqa: B006
+    """The keys of one [[override]]."""

@@ -1,0 +1,1 @@
+"""What every verb needs on a terminal: commands and options, answers, progress, numbers as text."""

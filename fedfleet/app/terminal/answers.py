@@ -1,0 +1,43 @@
+"""How a verb answers: a JSON object for programs, text for people, remarks on standard error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedfleet.core.errors import BadInput, FedFleetError
+
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
+]
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+
+
+class Interrupted(FedFleetError):
+    """The user pressed Ctrl-C, and can be told how to go on."""
+
+    exit_code = 130
+
+
+def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]], str]) -> None:
+    """Print an answer on standard output, for a program or for a person."""
+    typer.echo(json.dumps(value) if as_json else show(value))
+
+
+def say(text: str) -> None:
+    """Print a remark on standard error."""
+    typer.echo(f"fedfleet: {text}", err=True)
+
+
+def write_page(option: str, path: Path, text: str) -> None:
+    """Write an HTML page where an option asked for it."""
+    try:
+        path.write_text(text)
+    except OSError as wrong:
+        raise BadInput(
+            f"{option}: cannot write {path}: {wrong.strerror}; give a file in a folder that exists"
+        ) from None

@@ -1,0 +1,137 @@
+"""Answers as text for people: short, aligned, with units."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
+    """How a run ended, in a few lines."""
+    lines = [
+        f"{answer['rounds']} rounds, {answer['commits']} commits in {span(answer['virtual_seconds'])} of virtual time "
+        f"({answer['wall_seconds']:.1f} s of real time), stopped by {metrics.get('stopped_by')}",
+        f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
+        f"worst tenth {percent(answer['accuracy_bottom10'])}",
+        f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
+        f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
+    ]
+    return "\n".join(lines)
+
+
+def shown_replay(answer: dict[str, Any]) -> str:
+    """What a replay verified."""
+    model = {"identical": "the stored model is identical", "not written yet": "the run has not ended yet"}[
+        answer["model_file"]
+    ]
+    return (
+        f"replayed {answer['facts']} facts: all {answer['outcomes']} outcomes and {answer['commits']} models follow from them "
+        f"(verified by {answer['verified_by']})\nfinal state rebuilt, model {answer['model_hash'][:16]}; {model}\n"
+        f"digest {answer['digest'][:16]}"
+    )
+
+
+def shown_parts(answer: dict[str, Any]) -> str:
+    """Parts with their parameters, one block per part."""
+    if not answer["items"]:
+        return f"there are no {answer['kind']} yet"
+    blocks = []
+    for item in answer["items"]:
+        lines = [f"{item['name']}: {item['summary']}"]
+        for name, p in item["parameters"].items():
+            default = "required" if p["required"] else f"default {p['default']}"
+            lines.append(f"    {name:<16} {p['type']:<36} {default}")
+        blocks.append("\n".join(lines))
+    return "\n".join(blocks)
+
+
+def shown_metrics(metrics: dict[str, Any]) -> str:
+    """All measures, one per line."""
+    width = max(map(len, metrics))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in metrics.items())
+
+
+_MEANING = {
+    "DevMC-R": "devices, rounds with a deadline: higher is easier, 1 is ideal",
+    "DevMC-T": "devices, waiting for a share of the cohort: lower is easier",
+    "StatMC-R": "reachability, rounds with a deadline: higher is easier, 1 is ideal",
+    "StatMC-T": "reachability, waiting for a share of the cohort: lower is easier",
+    "InterMC-R": "both, rounds with a deadline: higher is easier, 1 is ideal",
+    "InterMC-T": "both, waiting for a share of the cohort: lower is easier",
+}
+
+
+def shown_measures(answer: dict[str, Any]) -> str:
+    """The metrics of a fleet, each with its meaning."""
+    lines = []
+    for name, meaning in _MEANING.items():
+        if name in answer:
+            got = answer[name]
+            error = got["sd"] / got["seeds"] ** 0.5
+            lines.append(f"{name:<10} {got['value']:>10.4g} +- {error:<9.2g} {meaning}")
+    scores = answer.get("per_state")
+    if scores:
+        values = sorted(scores.values())
+        worst, median, best = values[0], values[len(values) // 2], values[-1]
+        lines.append(
+            f"{len(values)} different states: the worst scores {worst:.3f}, the median {median:.3f}, the best {best:.3f}"
+        )
+    if "against" in answer:
+        lines.append(", ".join(f"{k} {v:.4g}" for k, v in answer["against"].items()))
+    return "\n".join(lines)
+
+
+def shown_demo(answer: dict[str, Any]) -> str:
+    """The demo's results as two tables, and where its report is."""
+    lines = [
+        f"{'fleet':<10} {'pacing':<10} {'accuracy':>9} {'virtual time':>14} {'failed rounds':>14} {'never took part':>16}"
+    ]
+    lines += [
+        f"{r['fleet']:<10} {r['pace']:<10} {percent(r['accuracy']):>9} {span(r['virtual_seconds']):>14} {r['rounds_failed']:>14} "
+        f"{r['never']:>16}"
+        for r in answer["runs"]
+    ]
+    lines += ["", f"{'users, method':<22}  {'accuracy':>8}  {'virtual time':>13}"]
+    lines += [
+        f"{r['method']:<22}  {percent(r['accuracy']):>8}  {span(r['virtual_seconds']):>13}" for r in answer["users"]
+    ]
+    return "\n".join([*lines, "", f"report: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
+
+
+def shown_datasets(answer: dict[str, Any]) -> str:
+    """The datasets that can be fetched."""
+    lines = []
+    for d in answer["datasets"]:
+        known = size(sum(f["bytes"] or 0 for f in d["files"]))
+        more = "" if all(f["bytes"] for f in d["files"]) else " and more"
+        lines += [f"{d['name']:<12} {d['summary']}", f"{'':<12} {len(d['files'])} files, {known}{more}; {d['terms']}"]
+    return "\n".join([*lines, "fetch one with: fedfleet data NAME"])
+
+
+def shown_fetch(answer: dict[str, Any]) -> str:
+    """Which files are there now, how they were checked, and how to use them."""
+    lines = []
+    for f in answer["files"]:
+        came = "fetched" if f["fetched_bytes"] else "already there"
+        lines += [f"{f['file']}: {size(f['bytes'])}, {came}, {f['checked']}", f"    sha256 {f['sha256']}"]
+    return "\n".join([*lines, f"terms: {answer['terms']}", *(f"use as {words}" for words in answer["use"])])
+
+
+def percent(x: float | None) -> str:
+    """0.9123 as 91.2 %."""
+    return "-" if x is None else f"{100 * x:.1f} %"
+
+
+def span(seconds: float) -> str:
+    """Seconds in a convenient unit."""
+    for unit, length in (("days", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 1.5 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def size(nbytes: float) -> str:
+    """Bytes in a convenient unit."""
+    for unit, length in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if nbytes >= length:
+            return f"{nbytes / length:.1f} {unit}"
+    return f"{nbytes:.0f} B"

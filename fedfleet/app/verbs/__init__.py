@@ -1,0 +1,19 @@
+"""The verbs of the command line, one file each. A verb is a function, or a `Group` of verbs; this is the list of all."""
+
+# In the order of `fedfleet --help`.
+VERBS: dict[str, str] = {
+    "demo": "fedfleet.app.verbs.demo:demo",
+    "run": "fedfleet.app.verbs.run:run",
+    "report": "fedfleet.app.verbs.report:report",
+    "replay": "fedfleet.app.verbs.replay:replay",
+    "list": "fedfleet.app.verbs.list:list_parts",
+    "sample": "fedfleet.app.verbs.sample:sample",
+    "measure": "fedfleet.app.verbs.measure:measure",
+    "shuffle": "fedfleet.app.verbs.shuffle:shuffle",
+    "serve": "fedfleet.app.verbs.serve:serve",
+    "device": "fedfleet.app.verbs.device:device",
+    "data": "fedfleet.app.verbs.data:data",
+    "profile": "fedfleet.app.verbs.profile:profile",
+    "bench": "fedfleet.app.verbs.bench:bench",
+    "version": "fedfleet.app.verbs.version:version",
+}

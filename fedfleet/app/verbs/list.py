@@ -1,0 +1,20 @@
+"""`fedfleet list`: which parts there are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedfleet.app.terminal.answers import AsJson, answer
+from fedfleet.core.registry import KINDS
+
+
+def list_parts(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help=f"One of: {', '.join(KINDS)}.")], as_json: AsJson = False
+) -> None:
+    """List the parts of a kind, with their parameters."""
+    from fedfleet.app.spec.describe import listed_parts
+    from fedfleet.app.terminal.text import shown_parts
+
+    answer(listed_parts(kind), as_json, shown_parts)

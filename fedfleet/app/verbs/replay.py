@@ -1,0 +1,13 @@
+"""`fedfleet replay`: verify a run from its journal."""
+
+from __future__ import annotations
+
+from fedfleet.app.terminal.answers import AsJson, RunFolder, answer
+
+
+def replay(folder: RunFolder, as_json: AsJson = False) -> None:
+    """Rebuild the final state of a run from its journal, and verify every decision and every model on the way."""
+    from fedfleet.app.runs.replay import replay_run
+    from fedfleet.app.terminal.text import shown_replay
+
+    answer(replay_run(folder), as_json, shown_replay)

@@ -1,0 +1,51 @@
+"""`fedfleet run`: train by a spec in virtual time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedfleet.app.terminal.answers import AsJson, Interrupted, answer
+
+
+def run(
+    spec: Annotated[Path, typer.Argument(help="A spec file in TOML.")],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Overrides of the spec, for example pace.cohort=20."),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/NAME-DIGEST.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
+    ray_address: Annotated[str | None, typer.Option(help="Train on the Ray cluster at this address.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train by a spec in virtual time, and write a run folder with journal, model, metrics and report."""
+    from fedfleet.app.spec import load_spec
+
+    if ray_address is not None:
+        words = [*(words or ()), "run.execute=ray", f"run.ray_address={ray_address}"]
+    resolved = load_spec(spec, words or ())
+    if check:
+        from fedfleet.app.assemble import assemble
+
+        assemble(resolved)
+        found = {"ok": True, "spec_digest": resolved.digest}
+        answer(found, as_json, lambda a: f"{spec} is valid; its digest is {a['spec_digest'][:16]}")
+        return
+    from fedfleet.app.pages.report import write_report
+    from fedfleet.app.runs import perform
+    from fedfleet.app.terminal.progress import progress
+    from fedfleet.app.terminal.text import shown_run
+
+    folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
+    try:
+        with progress(resolved.stop["rounds"], quiet=as_json) as watch:
+            done = perform(resolved, folder, resume=resume, watch=watch)
+    except KeyboardInterrupt:
+        again = ["fedfleet run", str(spec), *(words or ()), "--resume --out", str(folder)]
+        raise Interrupted(f"interrupted; resume with: {' '.join(again)}") from None
+    write_report(done)
+    answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))

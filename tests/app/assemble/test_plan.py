@@ -1,0 +1,42 @@
+"""Assembling: parts that fit together become a plan, others are refused."""
+
+import pytest
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput
+from fedfleet.core.trees import tree_nbytes
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ({"pace": {"cohort": 101}}, "larger than the fleet of 100"),
+        ({"world": {"clients": 400}}, "use fewer clients"),
+        ({"world": {"data": {"use": "by_owner"}}}, "does not say; use dirichlet"),
+        ({"world": {"devices": {"use": "device_file", "path": "none.json"}}}, "no file none.json"),
+        ({"override": [{"clients": [100], "algorithm": {"lr": 0.1}}]}, "no client 100"),
+        ({"override": [{"kinds": ["b"], "algorithm": {"lr": 0.1}}]}, "no device is of kind 'b'"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(table, says):
+    with pytest.raises(BadInput, match=says):
+        assemble(resolve(table))
+
+
+def test_a_plan_is_what_the_spec_says():
+    setup = assemble(resolve({"seed": 3, "world": {"clients": 9}, "pace": {"use": "deadline", "cohort": 4}}))
+    assert (setup.plan.seed, setup.plan.clients, setup.plan.pace.cohort, setup.plan.byte_scale) == (3, 9, 4, 1.0)
+    assert setup.plan.pace.name == "deadline"
+    assert setup.plan.spec_digest == setup.spec.digest
+    assert len(setup.world.keys) == 9
+
+
+def test_a_declared_model_size_scales_all_bytes():
+    plan = assemble(resolve({"world": {"model_bytes": 1e9}})).plan
+    assert plan.byte_scale * tree_nbytes(plan.params) == pytest.approx(1e9)
+
+
+def test_a_task_may_be_given_instead_of_named():
+    mine = assemble(resolve({"task": "digits_logreg"})).task
+    assert assemble(resolve({}, own_task="mine"), mine).task is mine

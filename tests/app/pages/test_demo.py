@@ -1,0 +1,28 @@
+"""The demo's pages, from small runs."""
+
+import pytest
+
+from fedfleet.app.demo.study import FLEETS, PACES
+from fedfleet.app.pages.demo import fleets_page
+
+METRICS = {f"{kind}-{form}": 0.5 for kind in ("DevMC", "StatMC", "InterMC") for form in "RT"}
+
+
+@pytest.fixture
+def page(tiny_run):
+    runs = {(fleet, pace): tiny_run for fleet in FLEETS for pace in PACES}
+    return fleets_page(runs, dict.fromkeys(FLEETS, METRICS))
+
+
+def test_every_fleet_is_described_measured_and_shown(page):
+    for fleet, (text, _) in FLEETS.items():
+        assert text in page
+        for pace in PACES:
+            assert f"The {fleet} fleet under {pace}" in page
+            assert f"<td>{fleet}, {pace}</td>" in page
+    assert page.count("<td>0.500</td>") == 9, "three fleets, three metrics with a deadline"
+
+
+def test_headings_of_the_metrics_are_grouped(page):
+    assert page.count('colspan="3"') == 2
+    assert page.count("<svg") == 1 + 2 * len(FLEETS) * len(PACES)

@@ -1,0 +1,40 @@
+"""Pages about fleets."""
+
+import numpy as np
+import pytest
+
+from fedfleet.app.demo.study import always_ready
+from fedfleet.app.pages.fleets import devices_page, histogram, hourly_availability, states_page, successes_page
+from fedfleet.measure.montecarlo.settings import Settings
+from fedfleet.world.bases import load_devices, load_states
+from tests.app.specs import fleet
+
+
+def test_a_histogram_counts_everything():
+    text = histogram(np.array([1.0, 1.1, 5.0]), "speed", "clients", bins=4)
+    assert [int(t.partition("<")[0].rpartition(": ")[2]) for t in text.split("<title>")[1:]] == [2, 0, 0, 1]
+    assert "speed: 1 to 5, in 4 equal ranges" in text
+
+
+def test_hours_of_the_day_are_told_apart(tmp_path):
+    states = load_states(str(fleet(tmp_path)[1]))  # ready from about 0:00 to about 11:30
+    hours = hourly_availability(states)
+    assert hours.shape == (24,) and hours[5] == 1.0 and hours[20] == 0.0
+    assert hourly_availability(always_ready(3)).tolist() == [1.0] * 24
+
+
+def test_pages_say_how_many_and_how_different(tmp_path):
+    devices, states = map(str, fleet(tmp_path))
+    assert "30 clients with 7 different devices" in devices_page(load_devices(devices))
+    assert "30 clients with 5 different states" in states_page(load_states(states))
+
+
+@pytest.mark.parametrize(
+    ("with_devices", "with_states", "charts"), [(True, True, 3), (True, False, 1), (False, True, 1)]
+)
+def test_successes_are_drawn_for_what_is_given(tmp_path, with_devices, with_states, charts):
+    devices, states = map(str, fleet(tmp_path))
+    quick = Settings(k=5, rounds=60)
+    text = successes_page(devices if with_devices else None, states if with_states else None, quick)
+    assert text.count("<svg") == charts
+    assert "each would succeed 10 times" in text

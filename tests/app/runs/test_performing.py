@@ -1,0 +1,118 @@
+"""Runs in folders: they repeat, they resume to the same end, and they say how they were computed."""
+
+import tomllib
+
+import pytest
+
+from fedfleet.app.api import run
+from fedfleet.app.runs import perform
+from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.folder import restore
+from fedfleet.runtime.simulate import simulate
+from tests.app.specs import TINY
+from tests.app.users import SPEC, Watched, alphas_of, spec_with
+from tests.runtime.test_resume import Every
+from tests.worlds import commits_at
+
+
+def test_the_same_spec_gives_the_same_run_and_another_edge_another(edge_run):
+    again = run(tomllib.loads(SPEC))
+    assert again.metrics["digest"] == edge_run.metrics["digest"]
+    assert run(tomllib.loads(SPEC), "edge.solver=none").metrics["digest"] != edge_run.metrics["digest"]
+    assert run(tomllib.loads(SPEC), "seed=6").metrics["digest"] != edge_run.metrics["digest"]
+
+
+class Stopped(Exception):
+    """A run that was killed."""
+
+
+@pytest.mark.parametrize("after", [3, 17, 31])
+def test_a_run_that_was_stopped_resumes_to_the_same_end(edge_run, tmp_path, after):
+    left = [after]
+
+    def watch(events):
+        left[0] -= len(events)
+        if left[0] < 0:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        perform(spec_with(), tmp_path / "out", watch=watch)
+    resumed = perform(spec_with(), tmp_path / "out", resume=True)
+    assert resumed.metrics["digest"] == edge_run.metrics["digest"]
+    assert (tmp_path / "out/model.safetensors").read_bytes() == (edge_run.out / "model.safetensors").read_bytes()
+
+
+def resumed_digests(seen, folder):
+    """The digest of a run, and those of all runs that go on from its checkpoints with some tasks still out."""
+    journal = journals.create(folder / "run.db")
+    simulate(seen.plan, seen.setup.world, seen.execute, journal=journal, keeper=Every(folder, journal))
+    journal.close()
+    found = []
+    for kept in sorted(folder.glob("kept-*")):
+        sim, position = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
+        again = journals.reopen(folder / "run.db")
+        again.truncate(position)
+        if sim.state.running:
+            simulate(seen.plan, seen.setup.world, seen.execute, journal=again, resume=sim)
+            found.append(again.digest)
+        again.close()
+    return journal.digest, found
+
+
+@pytest.mark.parametrize("words", [("edge.adaptive=false",), ('edge={ use = "hierfl", kappa1 = 3, kappa2 = 2 }',)])
+def test_users_that_are_still_at_work_survive_a_checkpoint(tmp_path, words):
+    seen = Watched("stop.rounds=4", *words, pace=commits_at(3, 2))
+    digest, found = resumed_digests(seen, tmp_path)
+    assert len(found) >= 2 and set(found) == {digest}
+
+
+def test_users_weighed_against_others_that_are_done_survive_a_checkpoint(tmp_path):
+    seen = Watched("stop.rounds=6", "world.clients=24", pace=commits_at(5, 3))
+    journal = journals.create(tmp_path / "run.db")
+    simulate(seen.plan, seen.setup.world, seen.execute, journal=journal, keeper=Every(tmp_path, journal))
+    journal.close()
+    before, compared = alphas_of(seen.reports), 0
+    for kept in sorted(tmp_path.glob("kept-*")):
+        sim, _ = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
+        assert alphas_of(sim.held) == {task: before[task] for task in sim.held}
+        compared += len(sim.held)
+    assert compared > 10
+
+
+def test_a_spec_that_cannot_run_leaves_no_trace(tmp_path):
+    spec = resolve({"pace": {"cohort": 101}})
+    with pytest.raises(BadInput):
+        perform(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_finished_run_is_read_and_not_run_again(tiny_run):
+    seen = []
+    again = perform(resolve(tomllib.loads(TINY)), tiny_run.out, resume=True, watch=seen.extend)
+    assert again.metrics["digest"] == tiny_run.metrics["digest"]
+    assert seen == []
+
+
+def test_a_served_run_is_not_resumed(run_copy):
+    (run_copy / "aggregates").mkdir()
+    with pytest.raises(BadInput, match="served over a network"):
+        perform(resolve(tomllib.loads(TINY)), run_copy, resume=True)
+
+
+def test_what_the_executor_notes_is_said_and_kept(tmp_path, capsys, monkeypatch):
+    from dataclasses import replace
+
+    from fedfleet.app.runs import performing
+
+    def noting(spec):
+        setup = assembled(spec)
+        made = lambda keep=None: replace(setup.executor(keep), notes=("a note",), remarks=lambda: ["a remark"])  # noqa: E731
+        return replace(setup, executor=made)
+
+    assembled = performing.assemble
+    monkeypatch.setattr(performing, "assemble", noting)
+    done = perform(resolve(tomllib.loads(TINY)), tmp_path / "out")
+    assert capsys.readouterr().err == "fedfleet: a note\n"
+    assert journals.remarks_of(done.out / "run.db") == ["a note", "a remark"]

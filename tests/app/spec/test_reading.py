@@ -1,0 +1,56 @@
+"""Reading spec files, and `key=value` overrides."""
+
+import pytest
+
+from fedfleet.app.spec import load_spec, with_words
+from fedfleet.core.errors import BadInput
+
+
+def test_words_override_by_dotted_key():
+    table = with_words(
+        {"pace": {"cohort": 5}}, ["pace.cohort=7", "algorithm.use=fedprox", "world.data.alpha=0.5", "seed=3"]
+    )
+    assert table == {
+        "pace": {"cohort": 7},
+        "algorithm": {"use": "fedprox"},
+        "world": {"data": {"alpha": 0.5}},
+        "seed": 3,
+    }
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for path, says in ((tmp_path / "none.toml", "no spec file"), (tmp_path, "is a folder")):
+        with pytest.raises(BadInput, match=says):
+            load_spec(path)
+    broken = tmp_path / "broken.toml"
+    broken.write_text("seed = = 3")
+    with pytest.raises(BadInput, match="not valid TOML"):
+        load_spec(broken)
+    with pytest.raises(BadInput, match="write KEY=VALUE"):
+        load_spec(_fine(tmp_path), ["cohort"])
+
+
+def _fine(folder):
+    path = folder / "fine.toml"
+    path.write_text("seed = 1")
+    return path
+
+
+def test_a_spec_is_named_after_its_file(tmp_path):
+    assert load_spec(_fine(tmp_path)).name == "fine"
+
+
+def test_words_leave_the_table_they_were_given_alone():
+    table = {"pace": {"cohort": 5}}
+    with_words(table, ["pace.cohort=7"])
+    assert table == {"pace": {"cohort": 5}}
+
+
+def test_a_bare_name_stands_for_its_part():
+    assert with_words({"pace": "deadline"}, ["pace.seconds=9"]) == {"pace": {"use": "deadline", "seconds": 9}}
+
+
+@pytest.mark.parametrize("word", ["cohort", "=3", "pace..cohort=3", "seed.x=3"])
+def test_words_that_are_no_overrides(word):
+    with pytest.raises(BadInput, match=r"cohort|=3"):
+        with_words({"seed": 1}, [word])

@@ -1,0 +1,28 @@
+"""Answers for programs and for people."""
+
+import json
+
+import pytest
+
+from fedfleet.app.terminal.answers import answer, say, write_page
+from fedfleet.core.errors import BadInput
+
+
+def test_one_answer_in_two_forms(capsys):
+    for as_json in (True, False):
+        answer({"rounds": 3}, as_json, lambda a: f"{a['rounds']} rounds")
+    first, second = capsys.readouterr().out.splitlines()
+    assert json.loads(first) == {"rounds": 3}
+    assert second == "3 rounds"
+
+
+def test_remarks_stay_off_standard_output(capsys):
+    say("listening")
+    assert capsys.readouterr() == ("", "fedfleet: listening\n")
+
+
+def test_a_page_that_cannot_be_written_names_option_and_cure(tmp_path):
+    write_page("--picture", tmp_path / "a.html", "<p>")
+    assert (tmp_path / "a.html").read_text() == "<p>"
+    with pytest.raises(BadInput, match=r"--picture: cannot write .*b.html: .*; give a file in a folder that exists"):
+        write_page("--picture", tmp_path / "none/b.html", "<p>")

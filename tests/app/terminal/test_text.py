@@ -1,0 +1,64 @@
+"""Answers as text."""
+
+import pytest
+
+from fedfleet.app.terminal.text import (
+    percent,
+    shown_datasets,
+    shown_measures,
+    shown_metrics,
+    shown_parts,
+    shown_run,
+    size,
+    span,
+)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.4, "0 s"), (89, "89 s"), (90, "1.5 min"), (7200, "2.0 h"), (200_000, "2.3 days")]
+)
+def test_time_is_said_in_a_convenient_unit(seconds, said):
+    assert span(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "said"), [(999, "999 B"), (1e3, "1.0 kB"), (343_200_776, "343.2 MB"), (2e12, "2.0 TB")]
+)
+def test_sizes_are_said_in_a_convenient_unit(nbytes, said):
+    assert size(nbytes) == said
+
+
+def test_shares_are_percentages_and_unknown_ones_a_dash():
+    assert (percent(0.9123), percent(None)) == ("91.2 %", "-")
+
+
+def test_the_end_of_a_run(tiny_run):
+    text = shown_run(tiny_run.answer(), tiny_run.metrics)
+    assert text.startswith("6 rounds, 6 commits in ")
+    assert "stopped by rounds" in text
+    assert text.endswith(f"see {tiny_run.out}/report.html")
+
+
+def test_metrics_stand_with_their_standard_error_and_meaning():
+    answer = {
+        "DevMC-R": {"value": 0.5, "sd": 0.2, "seconds": 1.0, "seeds": 4},
+        "per_state": {"a": 0.1, "b": 0.3, "c": 0.9},
+        "against": {"ks": 0.25},
+    }
+    first, states, against = shown_measures(answer).splitlines()
+    assert "0.5 +- 0.1" in first and "1 is ideal" in first
+    assert states == "3 different states: the worst scores 0.100, the median 0.300, the best 0.900"
+    assert against == "ks 0.25"
+
+
+def test_tables_are_aligned():
+    assert shown_metrics({"a": 1, "long": 2}) == "a     1\nlong  2"
+    part = {"name": "x", "summary": "An x.", "parameters": {"n": {"type": "int", "required": True}}}
+    assert shown_parts({"kind": "devices", "items": [part]}).splitlines()[1].split() == ["n", "int", "required"]
+    assert shown_parts({"kind": "codecs", "items": []}) == "there are no codecs yet"
+
+
+def test_a_dataset_of_which_not_all_sizes_are_known_says_so():
+    files = [{"bytes": 2_000_000}, {"bytes": None}]
+    text = shown_datasets({"datasets": [{"name": "x", "summary": "an x", "terms": "free", "files": files}]})
+    assert "2 files, 2.0 MB and more; free" in text

@@ -1,0 +1,79 @@
+"""Runs with users and edges for tests: a spec, and a run whose edges and devices are watched while they work."""
+
+import tomllib
+from dataclasses import replace
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.spec import resolve, with_words
+from fedfleet.engine.nested import SYNCS, visits_of
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.executors.nested import nested
+from fedfleet.runtime.simulate import simulate
+
+SPEC = """
+seed = 5
+[task]
+use = "digits_logreg"
+[world]
+clients = 14
+data = { use = "dirichlet", alpha = 0.5 }
+devices = { use = "spread", jitter = 0.5 }
+users = { use = "households", devices = [1, 4] }
+[algorithm]
+batch = 32
+[edge]
+use = "shufflefl"
+[pace]
+use = "readiness"
+cohort = 3
+[stop]
+rounds = 5
+[run]
+checkpoint_every = 1
+"""
+BITS = 8.0 * 650 * 4  # of the model
+
+
+def spec_with(*words):
+    return resolve(with_words(tomllib.loads(SPEC), words))
+
+
+def flat(*words):
+    table = tomllib.loads(SPEC)
+    del table["edge"]
+    return resolve(with_words(table, words))
+
+
+class Watched:
+    """A run whose edges and devices are both watched while they work: waves of edges, and each device's rows."""
+
+    def __init__(self, *words, inner=inline, pace=None):
+        self.setup = assemble(spec_with(*words))
+        self.plan = self.setup.plan if pace is None else replace(self.setup.plan, pace=pace)
+        self.visits, self.trained, self.reports, self.events = {}, {}, {}, []
+        below = inner(self.setup.task)
+
+        def devices(jobs):
+            for job in jobs:
+                self.trained.setdefault(job.task // SYNCS, {})[job.client] = job.rows
+            return below.train(jobs)
+
+        above = nested(replace(below, train=devices))
+
+        def edges(jobs):
+            self.visits |= {visit.task: visit for visit in visits_of(jobs)}
+            found = list(above.train(jobs))
+            self.reports |= {report.task: report for report in found}
+            return found
+
+        self.execute = replace(above, train=edges)
+
+    def go(self):
+        self.journal = journals.in_memory()
+        self.done = simulate(self.plan, self.setup.world, self.execute, journal=self.journal, watch=self.events.extend)
+        return self
+
+
+def alphas_of(reports):
+    return {task: report.stats["alpha"] for task, report in reports.items()}

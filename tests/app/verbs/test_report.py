@@ -1,0 +1,29 @@
+"""`fedfleet report`."""
+
+import json
+
+from tests.app.specs import refused
+
+
+def test_report_of_a_folder(run_copy, tiny_run, fedfleet):
+    (run_copy / "report.html").unlink()
+    code, printed, _ = fedfleet("report", run_copy, "--json")
+    got = json.loads(printed)
+    assert code == 0
+    assert got["digest"] == tiny_run.metrics["digest"]
+    assert got["ended"] is True
+    page = (run_copy / "report.html").read_text()
+    assert got["report"] == str(run_copy / "report.html")
+    assert "<svg" in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", ""), "self-contained: nothing is fetched"
+
+
+def test_people_get_one_measure_per_line(run_copy, fedfleet):
+    _, out, _ = fedfleet("report", run_copy)
+    assert "rounds " in out and "virtual_seconds" in out
+
+
+def test_what_is_no_run_is_refused(fedfleet, tmp_path):
+    refused(fedfleet("report", tmp_path / "none"), "no run folder")
+    refused(fedfleet("report", tmp_path), "no journal")

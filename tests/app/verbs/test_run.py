@@ -1,0 +1,159 @@
+"""`fedfleet run`: its answer, what it refuses, how it resumes."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.app.specs import TINY, refused, written
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run in another process: its folder, its spec, and its answer."""
+    folder = tmp_path_factory.mktemp("run")
+    spec = written(folder)
+    words = [sys.executable, "-m", "fedfleet.app.cli", "run", spec, "--out", folder / "out", "--json"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+    return folder / "out", spec, json.loads(done.stdout)
+
+
+def test_run_answers_by_the_contract(finished):
+    out, _, answer = finished
+    assert list(answer) == [
+        "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std",
+        "virtual_seconds", "wall_seconds", "bytes_up", "bytes_down", "utilisation", "out",
+    ]  # fmt: skip
+    assert {"spec.toml", "run.db", "model.safetensors", "metrics.json", "report.html"} <= {
+        p.name for p in out.iterdir()
+    }
+    assert answer["rounds"] == 6
+    assert set(answer["utilisation"]) == {"mean", "sd"}
+
+
+def test_the_same_spec_gives_the_same_digest_in_another_process(finished, fedfleet, tmp_path):
+    _, spec, answer = finished
+    code, out, _ = fedfleet("run", spec, "--out", tmp_path / "again", "--json")
+    assert code == 0
+    assert json.loads(out)["digest"] == answer["digest"]
+    code, out, _ = fedfleet("run", spec, "seed=4", "--out", tmp_path / "other", "--json")
+    assert json.loads(out)["digest"] != answer["digest"]
+
+
+def test_the_resolved_spec_of_a_run_repeats_it(finished, fedfleet, tmp_path):
+    out, _, answer = finished
+    _, printed, _ = fedfleet("run", out / "spec.toml", "--out", tmp_path / "again", "--json")
+    assert json.loads(printed)["digest"] == answer["digest"]
+
+
+def test_people_get_sentences(fedfleet, tmp_path):
+    code, out, err = fedfleet("run", written(tmp_path), "--out", tmp_path / "out")
+    assert code == 0
+    assert err == "", "no progress bar when standard error is no terminal"
+    assert "6 rounds" in out
+    assert "report.html" in out
+
+
+def test_check_validates_only(fedfleet, tmp_path):
+    code, out, _ = fedfleet("run", written(tmp_path), "--check", "--json")
+    assert code == 0
+    assert json.loads(out)["ok"] is True
+    assert not (tmp_path / "runs").exists()
+    refused(fedfleet("run", written(tmp_path), "pace.cohort=99", "--check"), "larger than the fleet")
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(fedfleet, tmp_path):
+    spec = written(tmp_path)
+    out = tmp_path / "out"
+    refused(fedfleet("run", spec, "algorithm.use=fedavgg", "--out", out), "did you mean 'fedavg'")
+    refused(fedfleet("run", spec, "pace.cohrt=5", "--out", out), "did you mean 'cohort'")
+    refused(fedfleet("run", spec, "pace.cohort=many", "--out", out), "pace.cohort")
+    refused(fedfleet("run", spec, "pace.t_break=-3.0", "--out", out), "greater than 0")
+    refused(fedfleet("run", spec, "pace.cohort=13", "--out", out), "larger than the fleet")
+    refused(fedfleet("run", tmp_path / "none.toml"), "none.toml")
+    refused(
+        fedfleet("run", spec, "world.states.use=state_file", "world.states.path=none.json", "--out", out), "none.json"
+    )
+    refused(fedfleet("run", spec, "--uot", "x"), "--out")
+    assert not out.exists(), "nothing is written for a spec that cannot run"
+
+
+def test_a_folder_that_exists_is_never_written_to(finished, fedfleet, tmp_path):
+    out, spec, _ = finished
+    before = {p.name: p.stat().st_mtime_ns for p in out.iterdir()}
+    refused(fedfleet("run", spec, "--out", out), "exists", "--resume")
+    assert {p.name: p.stat().st_mtime_ns for p in out.iterdir()} == before
+    other = tmp_path / "notes"
+    other.mkdir()
+    (other / "mine.txt").write_text("keep")
+    refused(fedfleet("run", spec, "--resume", "--out", other), "not a run")
+    refused(fedfleet("run", spec, "--out", spec), "exists")
+
+
+def test_resume_with_another_spec_is_refused(finished, fedfleet):
+    out, spec, _ = finished
+    refused(fedfleet("run", spec, "algorithm.lr=0.2", "--resume", "--out", out), "algorithm.lr is 0.1 there, 0.2 here")
+
+
+def test_resume_of_a_finished_run_answers_what_it_found(finished, fedfleet):
+    out, spec, answer = finished
+    code, printed, _ = fedfleet("run", spec, "run.threads=1", "--resume", "--out", out, "--json")
+    assert code == 0
+    assert json.loads(printed)["digest"] == answer["digest"]
+
+
+def test_resume_starts_afresh_on_an_empty_folder(finished, fedfleet, tmp_path):
+    _, spec, answer = finished
+    (tmp_path / "out").mkdir()
+    _, printed, _ = fedfleet("run", spec, "--resume", "--out", tmp_path / "out", "--json")
+    assert json.loads(printed)["digest"] == answer["digest"]
+
+
+def test_a_folder_that_cannot_be_written_is_refused(fedfleet, tmp_path):
+    spec = written(tmp_path)
+    refused(fedfleet("run", spec, "--out", "/proc/fedfleet-cannot-write-here"), "cannot create or write")
+    (tmp_path / "file").write_text("")
+    refused(fedfleet("run", spec, "--out", tmp_path / "file" / "out"), "cannot create or write")
+
+
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may write anywhere, and setpriv is missing"
+)
+def test_a_read_only_folder_is_refused(tmp_path):
+    spec = written(tmp_path)
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    locked.chmod(0o555)
+    for parent in (p for p in (tmp_path, *tmp_path.parents) if "pytest" in str(p)):
+        parent.chmod(0o755)
+    drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    words = [*drop, sys.executable, "-m", "fedfleet.app.cli", "run", spec, "--out", locked / "out"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode == 126 or ("Permission denied" in done.stderr and "fedfleet:" not in done.stderr):
+        pytest.skip("the interpreter itself cannot be reached without privileges here")
+    refused((done.returncode, done.stdout, done.stderr), "locked", "--out")
+
+
+def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
+    spec = written(tmp_path, TINY.replace("rounds = 6", "rounds = 300"))
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "fedfleet.app.cli", "run", spec, "--out", out]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until = time.monotonic() + 60
+    while not list(out.glob("checkpoint-*")) and time.monotonic() < until:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"resume with: fedfleet run {spec} --resume --out {out}" in err
+    assert "Traceback" not in err
+    again = subprocess.run([*words, "--resume", "--json"], check=True, capture_output=True, text=True)
+    straight = subprocess.run(
+        [*words[:-1], tmp_path / "straight", "--json"], check=True, capture_output=True, text=True
+    )
+    assert json.loads(again.stdout)["digest"] == json.loads(straight.stdout)["digest"]
