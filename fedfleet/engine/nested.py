@@ -31,8 +31,8 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
     remembers = isinstance(half, LocalPass) and half.remembers()
     if remembers or algorithm.personal is not None or algorithm.accept is not None:
         raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} keeps or decodes something for every device, which edges cannot do "
-            "yet; use another algorithm"
+            f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
+            "use another algorithm"
         )
     inside = NestedPass(algorithm, rule, fleet)
 
