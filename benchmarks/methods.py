@@ -82,8 +82,8 @@ def jax_round(bench: Bench, repeats: int, tf32: bool) -> float:
 
     precision = jax.lax.Precision.DEFAULT if tf32 else jax.lax.Precision.HIGHEST
     params = {n: jnp.asarray(v) for n, v in bench.task.init(0).items()}
-    conv = sorted(n for n, v in params.items() if v.ndim == 4)
-    dense = sorted(n for n, v in params.items() if v.ndim == 2)
+    conv = [n for n, v in params.items() if v.ndim == 4]
+    dense = [n for n, v in params.items() if v.ndim == 2]
 
     def logits(p: Any, x: Any) -> Any:
         for n in conv:
@@ -155,10 +155,15 @@ def main() -> None:
         warm = time.perf_counter() - start
         seconds, _ = timed(work, asked.device, asked.repeats)
         base = base or seconds
-        print(f"{name:<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg, warming up {warm:.1f} s", flush=True)
+        print(
+            f"{name:<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg, warming up {warm:.1f} s",
+            flush=True,
+        )
     if asked.jax:
         seconds = jax_round(bench, asked.repeats, asked.tf32)
-        print(f"{'jax vmap':<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg (same work, compiled whole)")
+        print(
+            f"{'jax vmap':<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg (same work, compiled whole)"
+        )
 
 
 def _on_cpu(bench: Bench) -> None:

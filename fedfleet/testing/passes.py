@@ -104,7 +104,7 @@ def memory_of(client: int, params: Tree) -> Slots:
     return {
         "control": made,
         "counter": {"n": np.array([3.0], np.float32)},
-        "kept": {n: v + made[n] for n, v in params.items()},
+        "kept": {n: v + made[n] if n in made else v for n, v in params.items()},
     }
 
 

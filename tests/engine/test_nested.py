@@ -191,7 +191,5 @@ def test_an_edge_exchanges_one_model_and_holds_what_its_devices_hold():
 
 @pytest.mark.parametrize("algorithm", [consensus(remembers=True), local_only()], ids=["remembers", "personal"])
 def test_what_devices_keep_for_themselves_cannot_be_nested(algorithm):
-    with pytest.raises(
-        BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' keeps something on every device"
-    ):
+    with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' keeps something on every device"):
         nested(algorithm, no_rule(), TWO.local.fleet)

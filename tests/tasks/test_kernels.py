@@ -48,16 +48,19 @@ def test_masks_are_the_same_everywhere():
     assert 0.2 < float((wanted == 0).float().mean()) < 0.3
 
 
-def test_the_exact_sum_is_the_same_integer_and_nan_stays_out():
+@pytest.mark.parametrize("begun", [True, False], ids=["from a start", "from nothing"])
+def test_the_exact_sum_is_the_same_integer_and_nan_stays_out(begun):
     end = torch.randn(4, 5, 700, device=DEVICE)
-    start = torch.randn(5, 700, device=DEVICE).unsqueeze(0).expand(4, 5, 700)
+    start = torch.randn(5, 700, device=DEVICE).unsqueeze(0).expand(4, 5, 700) if begun else None
     end[2, 1, 1] = float("nan")
-    peaks = kernels.peaks(end, start)
+    change = end - start if begun else end
+    peaks, squares = kernels.peaks_and_squares(end, start)
     assert peaks.isinf().tolist() == [False, False, True, False]
-    torch.testing.assert_close(peaks[0], (end[0] - start[0]).abs().max())
-    factor = torch.tensor([3.0, 1 / 3, 0.0, 5.0], dtype=torch.float64, device=DEVICE) * 2.0**40
+    torch.testing.assert_close(peaks[0], change[0].abs().max())
+    torch.testing.assert_close(squares[0], change[0].double().square().sum(), rtol=1e-6, atol=0.0)
+    factor = torch.tensor([3.0, 1 / 3, 0.0, -5.0], dtype=torch.float64, device=DEVICE) * 2.0**40
     mine = torch.zeros(3500, dtype=torch.int64, device=DEVICE)
     kernels.add_exactly(mine, end, start, factor)
     wanted = torch.zeros(3500, dtype=torch.int64)
-    folding.add_exactly(wanted, end.cpu(), start.cpu(), factor.cpu())
+    folding.add_exactly(wanted, end.cpu(), None if start is None else start.cpu(), factor.cpu())
     assert torch.equal(mine.cpu(), wanted)

@@ -4,8 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
+from fedfleet.core.registry import builder
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import fold_jobs, stacked
 from fedfleet.runtime.executors.stacked.place import open_place
@@ -52,6 +54,23 @@ def test_on_models_with_kinks_stacked_is_as_near_to_the_truth_as_inline(build):
     task = small_task(build)
     jobs = [job for case in list(cases(task))[:1] for job in case.jobs]
     check_kinks(stacked(task), task, jobs)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("graphs", [True, False], ids=["recorded", "step by step"])
+@pytest.mark.parametrize("name", TASKS)
+def test_a_gpu_does_what_inline_does_in_every_cell(name, graphs):
+    task = TASKS[name]()
+    some = list(cases(task)) if name in ("dense", "wide") else [c for i, c in enumerate(cases(task)) if i % 5 == 0]
+    found = check_executor(stacked(task, device="cuda", graphs=graphs), task, only=some)
+    assert found.cells == len(some)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_is_as_near_to_the_truth_as_inline_on_models_with_kinks():
+    task = builder("tasks", "femnist_cnn")(synthetic=True, samples=60)(0)
+    jobs = [job for case in list(cases(task))[:1] for job in case.jobs]
+    check_kinks(stacked(task, device="cuda"), task, jobs)
 
 
 CHEATS = {

@@ -48,27 +48,41 @@ class DeviceSums:
     ) -> None:
         head = self._sum(name)
         parts = dict(zip(self.shapes, self.flat[name].split(self.sizes), strict=True))
+        whole = np.zeros(clients)
+        for i, entry in inside.items():
+            whole[i] = entry.weight * entry.factor
+        partial = {i: entry for i, entry in inside.items() if entry.parts is not None}
+        # Leaves that everybody gives their whole weight share their factors: one trip across the bus for each scale.
+        powers = {scale.power for scale in self.scales.values()}
+        heavy = {power: torch.from_numpy(np.ldexp(whole, power)).to(self.device) for power in powers}
         for leaf, scale in self.scales.items():
-            factors = torch.zeros(clients, dtype=torch.float64)
-            each: dict[int, Any] = {}
-            for i, entry in inside.items():
-                part = None if entry.parts is None else entry.parts.get(leaf)
-                factors[i] = math.ldexp(entry.weight * entry.factor, scale.power)
-                if isinstance(part, float):
-                    factors[i] *= part
-                elif part is not None:
-                    each[i] = part
-                if part is not None:
-                    exact.lack(head, leaf, entry.weight, part, self.shapes[leaf], self.fold.total_weight)
+            factors, each = heavy[scale.power], {}
+            if partial:
+                factors, each = self._shares(head, leaf, np.ldexp(whole, scale.power), partial)
             begin = None if start is None else start[leaf]
-            heavy = factors.to(self.device)
             if each or scale.two_limbs:
-                self._slowly(name, leaf, end[leaf], begin, heavy, each, parts[leaf], scale)
+                self._slowly(name, leaf, end[leaf], begin, factors, each, parts[leaf], scale)
             else:
-                add_exactly(parts[leaf], end[leaf], begin, heavy)
+                add_exactly(parts[leaf], end[leaf], begin, factors)
         for entry in inside.values():
             head.weight += exact.units(entry.weight)
             head.count += 1
+
+    def _shares(
+        self, head: exact.Accumulator, leaf: str, whole: np.ndarray, partial: Mapping[int, Entry]
+    ) -> tuple[torch.Tensor, dict[int, Any]]:
+        """The factors of a leaf that some give less than their whole weight, and who weighs its elements one by one."""
+        each: dict[int, Any] = {}
+        for i, entry in partial.items():
+            part = (entry.parts or {}).get(leaf)
+            if part is None:
+                continue
+            if isinstance(part, float):
+                whole[i] *= part
+            else:
+                each[i] = part
+            exact.lack(head, leaf, entry.weight, part, self.shapes[leaf], self.fold.total_weight)
+        return torch.from_numpy(whole).to(self.device), each
 
     def _slowly(
         self, name: str, leaf: str, end: torch.Tensor, start: torch.Tensor | None, factors: torch.Tensor,
@@ -139,7 +153,7 @@ class DeviceSums:
 
     def _brought(self, name: str, head: exact.Accumulator) -> exact.Accumulator:
         """The sums themselves, on the host."""
-        leaves = np.split(_fetched(self.flat[name]).copy(), np.cumsum(self.sizes)[:-1]) if self.sizes else []
+        leaves = np.split(_fetched(self.flat[name]), np.cumsum(self.sizes)[:-1]) if self.sizes else []
         head.sums = {n: leaf.reshape(shape) for (n, shape), leaf in zip(self.shapes.items(), leaves, strict=True)}
         for leaf, scale in self.scales.items():
             if scale.two_limbs:
@@ -180,11 +194,20 @@ def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | No
     total += scaled.round_().to(torch.int64).sum(0).reshape(-1)
 
 
+_PINNED: dict[tuple[torch.dtype, torch.device], torch.Tensor] = {}
+
+
 def _fetched(value: torch.Tensor) -> Array:
-    """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly."""
+    """A tensor's values here; from an accelerator through page-locked memory, which the bus reads directly.
+
+    Such memory takes milliseconds to get, so that a piece of it is kept and only its content copied.
+    """
     if value.device.type != "cuda":
         return value.numpy()
-    here = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-    here.copy_(value, non_blocking=True)
+    kept = _PINNED.get((value.dtype, value.device))
+    if kept is None or kept.numel() < value.numel():
+        kept = _PINNED[value.dtype, value.device] = torch.empty(value.numel(), dtype=value.dtype, pin_memory=True)
+    here = kept[: value.numel()]
+    here.copy_(value.reshape(-1), non_blocking=True)
     torch.cuda.current_stream(value.device).synchronize()
-    return here.numpy()
+    return here.numpy().reshape(value.shape).copy()

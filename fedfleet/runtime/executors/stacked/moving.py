@@ -12,6 +12,7 @@ of where they began and of the gradients so far, whose coefficients depend on th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -66,10 +67,16 @@ class Move:
 
     def tabulate(self, steps: int, device: torch.device) -> None:
         """Work the coefficients of a whole pass out, in double precision."""
-        rates = self.rate.double().cpu().numpy() if isinstance(self.rate, torch.Tensor) else np.array([self.rate])
-        shares, weights = combination(rates, steps, self.momentum, self.decay, self.pull)
-        self.shares = torch.from_numpy(shares).to(device, torch.float32)
-        self.weights = torch.from_numpy(weights).to(device, torch.float32)
+        rates = self.rate.tolist() if isinstance(self.rate, torch.Tensor) else [self.rate]
+        self.shares, self.weights = _table(tuple(rates), steps, self.momentum, self.decay, self.pull, device)
+
+
+@lru_cache(maxsize=64)  # kept, so that a recording finds it where it was and need not cross the bus
+def _table(
+    rates: tuple[float, ...], steps: int, momentum: float, decay: float, pull: float, device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    shares, weights = combination(np.array(rates), steps, momentum, decay, pull)
+    return torch.from_numpy(shares).to(device, torch.float32), torch.from_numpy(weights).to(device, torch.float32)
 
 
 def combination(
