@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from fedfleet.core.limits import Count, NonNegative, Positive
 from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
+from fedfleet.core.sharing import SharedNames, everyones_row, row_of
 from fedfleet.world.bases import load_devices
 from fedfleet.world.samplers.dpgmm import sample_dpgmm
 
@@ -52,7 +53,7 @@ def spread(
         kbps = mbps * 1000.0 * np.exp(link * normals(seed, "link", keys))
         per_sample = seconds_per_sample * np.exp(compute * normals(seed, "compute", keys))
         rank = np.argsort(np.argsort(kbps, kind="stable"), kind="stable")
-        kinds = [("slow", "middle", "fast")[min(3 * int(r) // len(keys), 2)] for r in rank]
+        kinds = SharedNames(np.array(["slow", "middle", "fast"]), np.minimum(3 * rank // len(keys), 2).astype(np.int32))
         return fixed_devices(kbps, kbps, per_sample, kinds, keys=keys, seed=seed, jitter=jitter)
 
     return recipe
@@ -62,7 +63,7 @@ def fixed_devices(
     down: Floats,
     up: Floats,
     per_sample: Floats,
-    kinds: list[str],
+    kinds: Sequence[str],
     *,
     keys: Keys | None = None,
     seed: int = 0,
@@ -123,26 +124,27 @@ def dpgmm(
 
 
 def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
-    """Client i has row i of a table; its link is measured anew at every trip."""
+    """Client i has the i-th device of a table; its link is measured anew at every trip."""
     # Absent upload measurements: drawn from the download ones, independently.
     own_up = np.diff(table.up_offsets) > 0
 
-    def draw(label: str, values: Floats, offsets: Ints, clients: Ints, tasks: Ints) -> Floats:
-        low, n = offsets[clients], offsets[clients + 1] - offsets[clients]
-        return values[low + (uniforms(seed, label, keys[clients], tasks) * n).astype(np.int64)]
+    def draw(label: str, values: Floats, offsets: Ints, rows: Ints, own_keys: Keys, tasks: Ints) -> Floats:
+        low, n = offsets[rows], offsets[rows + 1] - offsets[rows]
+        return values[low + (uniforms(seed, label, own_keys, tasks) * n).astype(np.int64)]
 
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         del start
-        down = draw("down", table.down, table.down_offsets, clients, tasks)
-        up = draw("up", table.down, table.down_offsets, clients, tasks)
-        own = own_up[clients]
+        rows, own_keys = row_of(table.of, clients), keys[clients]
+        down = draw("down", table.down, table.down_offsets, rows, own_keys, tasks)
+        up = draw("up", table.down, table.down_offsets, rows, own_keys, tasks)
+        own = own_up[rows]
         if own.any():
-            up[own] = draw("up", table.up, table.up_offsets, clients[own], tasks[own])
-        low, high = table.latency[clients, 0], table.latency[clients, 1]
-        latency = low + (high - low) * uniforms(seed, "latency", keys[clients], tasks)
-        return seconds_of(cost, down, up, table.seconds_per_sample[clients], latency)
+            up[own] = draw("up", table.up, table.up_offsets, rows[own], own_keys[own], tasks[own])
+        low, high = table.latency[rows, 0], table.latency[rows, 1]
+        latency = low + (high - low) * uniforms(seed, "latency", own_keys, tasks)
+        return seconds_of(cost, down, up, table.seconds_per_sample[rows], latency)
 
-    return DeviceSource(seconds, table.ids[: len(keys)].tolist())
+    return DeviceSource(seconds, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]))
 
 
 def levelled(source: DeviceSource) -> DeviceSource:

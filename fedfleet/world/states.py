@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from fedfleet.world.bases import load_states
 from fedfleet.world.samplers.dpcsm import sample_dpcsm
 
 StateRecipe = Callable[[Keys, int], StateSource]
+_PIECE = 1 << 16  # traces looked up at once
 
 
 def always_on() -> StateRecipe:
@@ -107,22 +109,26 @@ def dpcsm(
 
 
 def interval_states(t: Traces, clients: int | None = None) -> StateSource:
-    """Reachability by periodic ready intervals, of the first `clients` traces (default: all).
+    """Reachability by periodic ready intervals, of the first `clients` clients of the traces (default: all).
 
-    `online` remembers until when each answer holds and asks only the rest.
+    `online` remembers until when each trace's answer holds and looks up only the others.
     """
-    n = len(t.start) if clients is None else clients
-    ready = np.zeros(n, np.bool_)
-    until = np.full(n, -np.inf)
+    n = len(t) if clients is None else clients
+    own, followed = replace(t, of=None), None if t.of is None else t.of[:n]
+    rows = n if followed is None else len(own)
+    ready = np.zeros(rows, np.bool_)
+    until = np.full(rows, -np.inf)
     asked = [-np.inf]
 
     def online(time: float) -> Bools:
         # Remembered answers hold from when they were given; a clock that goes back asks everyone again.
-        stale = np.flatnonzero(until <= time) if time >= asked[0] else np.arange(n)
-        if len(stale):
-            ready[stale], until[stale] = ready_until(t, stale, time)
+        stale = np.flatnonzero(until <= time) if time >= asked[0] else np.arange(rows)
+        # In pieces: the search needs a dozen numbers for each trace that it looks up.
+        for piece in (stale[i : i + _PIECE] for i in range(0, len(stale), _PIECE)):
+            ready[piece], until[piece] = ready_until(own, piece, time)
         asked[0] = time
-        return ready.copy()  # the next call changes `ready`, and an answer once given must stand
+        # A copy in both cases: the next call changes `ready`, and an answer once given must stand.
+        return ready.copy() if followed is None else ready[followed]
 
     def finish(clients: Ints, start: float, seconds: Floats) -> Floats:
         return finish_after(t, clients, start, seconds)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import DeviceTable, StateTable, device_table
+from fedfleet.core.fleet import DeviceTable, StateTable, device_table, unshared_devices, unshared_states
 from fedfleet.core.intervals import traces
 from fedfleet.world.bases.reading import numbers, phases, read_json, state_table
 
@@ -61,7 +61,8 @@ def states(path: str) -> StateTable:
 
 
 def write_devices(path: str, table: DeviceTable) -> None:
-    """Write a devices file, by its ending."""
+    """Write a devices file, by its ending; every client has a row of its own there."""
+    table = unshared_devices(table)
     if path.endswith(".npz"):
         np.savez_compressed(
             path, format=np.array(DEVICES), id=table.ids, down_kbps=table.down, down_kbps_offsets=table.down_offsets,
@@ -91,7 +92,8 @@ def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
 
 
 def write_states(path: str, table: StateTable) -> None:
-    """Write a states file, by its ending."""
+    """Write a states file, by its ending; every client has a row of its own there."""
+    table = unshared_states(table)
     t = table.traces
     start, end = t.start, t.start + t.period
     owner = np.repeat(np.arange(len(table)), np.diff(t.offsets))

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateTable, device_table
+from fedfleet.core.fleet import (
+    StateTable,
+    device_table,
+    take_devices,
+    take_states,
+    unshared_devices,
+    unshared_states,
+)
 from fedfleet.measure.montecarlo import literal
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, ratio, simulate, state_scores
 from fedfleet.measure.montecarlo.settings import Settings
@@ -38,9 +45,13 @@ def tables(draw):
     st.booleans(),
     st.sampled_from([0.0, 7.0, 31.5, 60.0, 240.0]),
     st.integers(0, 1000),
+    st.booleans(),
 )
-def test_fast_and_literal_agree_on_the_same_draws(fleet, part, semantics, by_deadline, t_cost, seed):
+def test_fast_and_literal_agree_on_the_same_draws(fleet, part, semantics, by_deadline, t_cost, seed, shared):
     devices, states = fleet
+    if shared:
+        clients = np.arange(2 * len(devices)) * (seed + 1) % len(devices)
+        devices, states = take_devices(devices, clients), take_states(states, clients[::-1])
     d, s = (devices if part != "state" else None), (states if part != "device" else None)
     k = 1 + seed % len(devices)
     asked = Settings(k, 30, 60, 60.0, 0.8, semantics=semantics, samples=2.0)
@@ -48,6 +59,10 @@ def test_fast_and_literal_agree_on_the_same_draws(fleet, part, semantics, by_dea
     slow, t_slow = literal.simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
     assert fast.tolist() == slow
     assert t_fast == t_slow
+    if shared:
+        d, s = d and unshared_devices(d), s and unshared_states(s)
+        alone, t_alone = simulate(asked, d, s, seed=seed, t_cost=t_cost, by_deadline=by_deadline)
+        assert (alone.tolist(), t_alone) == (slow, t_slow), "sharing rows changes nothing"
 
 
 def test_many_clients_take_the_other_ways_of_choosing():
@@ -184,3 +199,5 @@ def test_single_states_are_scored_and_named():
     assert scores[0] == scores[2] == 1.0
     assert scores[1] < 0.2
     assert per_state(states, scores) == {"bad": scores[1], "good": 1.0}
+    shared = take_states(states, np.array([1, 1, 2, 0]))
+    assert per_state(shared, np.array([0.5, 0.25, 1.0, 0.5])) == {"bad": 0.375, "good": 0.75}

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateTable, availability, device_table, take_devices, take_states
+from fedfleet.core.fleet import (
+    StateTable,
+    availability,
+    device_table,
+    take_devices,
+    take_states,
+    unshared_devices,
+    unshared_states,
+)
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical import write_devices, write_states
 from tests.real import DEVICE_BASE, STATE_BASE, device_case, needs_data, state_case
@@ -22,10 +30,9 @@ STATES = StateTable(
 
 
 def equal(a, b):
-    """Two tables, column by column."""
-    return all(
-        np.array_equal(getattr(a, f), getattr(b, f), equal_nan=f not in ("ids",)) for f in a.__slots__ if f != "traces"
-    )
+    """Two tables with a row for each client, column by column."""
+    columns = [f for f in a.__slots__ if f not in ("traces", "of")]
+    return all(np.array_equal(getattr(a, f), getattr(b, f), equal_nan=f != "ids") for f in columns)
 
 
 @pytest.mark.parametrize("ending", ["json", "npz"])
@@ -38,13 +45,16 @@ def test_what_is_written_reads_back(tmp_path, ending):
     assert equal(back.traces, STATES.traces)
 
 
-def test_rows_can_be_taken_with_repetition():
-    rows = np.array([2, 0, 2])
-    table = take_devices(DEVICES, rows)
-    assert table.ids.tolist() == ["a", "a", "a"]
-    assert table.down.tolist() == [7e3, 8e3, 9e3, 1e4, 2e4, 7e3, 8e3, 9e3]
-    again = take_states(STATES, np.array([1, 0, 1]))
-    assert availability(again).tolist() == [0.02, 0.2, 0.02]
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_clients_that_share_rows_are_written_one_by_one(tmp_path, ending):
+    clients = np.array([1, 0, 1, 1])
+    devices, states = take_devices(DEVICES, clients), take_states(STATES, clients)
+    write_devices(str(tmp_path / f"d.{ending}"), devices)
+    write_states(str(tmp_path / f"s.{ending}"), states)
+    back = load_states(str(tmp_path / f"s.{ending}"))
+    assert equal(load_devices(str(tmp_path / f"d.{ending}")), unshared_devices(devices))
+    assert back.ids.tolist() == ["y", "x", "y", "y"]
+    assert equal(back.traces, unshared_states(states).traces)
 
 
 def device(**changes):

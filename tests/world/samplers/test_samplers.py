@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateTable, device_table, mean_kbps
+from fedfleet.core.fleet import StateTable, client_ids, device_table, mean_kbps
 from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys, normals
 from fedfleet.world.bases import load_devices
@@ -109,7 +109,7 @@ def test_paper_dpcsm_draws_independently_from_the_stick():
         weights = stick(alpha, 40, 3)
         assert weights.sum() == pytest.approx(1.0)
         table = sample_dpcsm(states, n, scores, alpha=alpha, start_rank=0, semantics="paper", seed=3)
-        counts = np.array([(table.ids == i).sum() for i in states.ids])
+        counts = np.array([(client_ids(table) == i).sum() for i in states.ids])
         often = weights * n >= 5
         seen = np.append(counts[often], counts[~often].sum())
         hoped = np.append(weights[often], weights[~often].sum()) * n
