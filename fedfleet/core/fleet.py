@@ -22,7 +22,8 @@ from fedfleet.core.sharing import Names, RowNumbers, rows_taken
 class DeviceTable:
     """Devices: each row owns a span of measured link speeds in kbit/s; an empty span of `up` means: drawn from `down`.
 
-    `seconds_per_sample` is inference time; `latency` is [low, high] in seconds; NaN where cores or memory are unknown.
+    `seconds_per_sample` is inference time; `seconds_per_batch` is what each training batch takes besides its samples;
+    `latency` is [low, high] in seconds; NaN where cores or memory are unknown.
     """
 
     ids: Names
@@ -34,6 +35,7 @@ class DeviceTable:
     latency: Floats
     cores: Floats
     memory_mb: Floats
+    seconds_per_batch: Floats
     of: RowNumbers | None = None
 
     def __len__(self) -> int:
@@ -64,6 +66,7 @@ def device_table(
     latency: Floats | None = None,
     cores: Floats | None = None,
     memory_mb: Floats | None = None,
+    seconds_per_batch: Floats | None = None,
 ) -> DeviceTable:
     """A table from rows."""
     n = len(ids)
@@ -72,6 +75,7 @@ def device_table(
         np.array(ids, np.str_), *flat(down), *flat(up if up is not None else [()] * n),
         np.asarray(seconds_per_sample, np.float64), np.zeros((n, 2)) if latency is None else latency,
         none if cores is None else cores, none if memory_mb is None else memory_mb,
+        np.zeros(n) if seconds_per_batch is None else seconds_per_batch,
     )  # fmt: skip
 
 
@@ -97,7 +101,8 @@ def take_devices(table: DeviceTable, clients: Ints) -> DeviceTable:
 def _device_rows(table: DeviceTable, rows: Ints, of: RowNumbers | None) -> DeviceTable:
     return DeviceTable(
         table.ids[rows], *take_spans(table.down, table.down_offsets, rows), *take_spans(table.up, table.up_offsets, rows),
-        table.seconds_per_sample[rows], table.latency[rows], table.cores[rows], table.memory_mb[rows], of,
+        table.seconds_per_sample[rows], table.latency[rows], table.cores[rows], table.memory_mb[rows],
+        table.seconds_per_batch[rows], of,
     )  # fmt: skip
 
 

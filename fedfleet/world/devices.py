@@ -22,16 +22,25 @@ DeviceRecipe = Callable[[Keys, int], DeviceSource]
 
 
 def homogeneous(
-    *, mbps: Positive = 42.0, up_mbps: Positive | None = None, seconds_per_sample: NonNegative = 0.05
+    *,
+    mbps: Positive = 42.0,
+    up_mbps: Positive | None = None,
+    seconds_per_sample: NonNegative = 0.05,
+    seconds_per_batch: NonNegative = 0.0,
 ) -> DeviceRecipe:
-    """One kind of device for everyone, with constant speeds."""
+    """One kind of device for everyone, with constant speeds.
+
+    `seconds_per_sample` is inference time; `seconds_per_batch` is what each training batch takes besides its samples.
+    """
     down = mbps * 1000.0
     up = down if up_mbps is None else up_mbps * 1000.0
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         del seed
         n = len(keys)
-        return fixed_devices(np.full(n, down), np.full(n, up), np.full(n, seconds_per_sample), ["a"] * n)
+        speeds = np.broadcast_to(down, n), np.broadcast_to(up, n)
+        per_sample, per_batch = np.broadcast_to(seconds_per_sample, n), np.broadcast_to(seconds_per_batch, n)
+        return fixed_devices(*speeds, per_sample, per_batch, SharedNames(np.array(["a"]), np.zeros(n, np.int32)))
 
     return recipe
 
@@ -43,18 +52,21 @@ def spread(
     link: NonNegative = 1.0,
     compute: NonNegative = 0.5,
     jitter: NonNegative = 0.0,
+    seconds_per_batch: NonNegative = 0.0,
 ) -> DeviceRecipe:
     """Devices spread log-normally around a median: `link` and `compute` are standard deviations of the natural logarithm.
 
-    `jitter` varies the link from trip to trip in the same way. Kinds: slow, middle and fast thirds by link speed.
+    `jitter` varies the link from trip to trip in the same way. Kinds: slow, middle and fast thirds by link speed. A device
+    that is slow with samples is as slow with batches: `seconds_per_batch` spreads together with `seconds_per_sample`.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         kbps = mbps * 1000.0 * np.exp(link * normals(seed, "link", keys))
-        per_sample = seconds_per_sample * np.exp(compute * normals(seed, "compute", keys))
+        slowness = np.exp(compute * normals(seed, "compute", keys))
+        per_sample, per_batch = seconds_per_sample * slowness, seconds_per_batch * slowness
         rank = np.argsort(np.argsort(kbps, kind="stable"), kind="stable")
         kinds = SharedNames(np.array(["slow", "middle", "fast"]), np.minimum(3 * rank // len(keys), 2).astype(np.int32))
-        return fixed_devices(kbps, kbps, per_sample, kinds, keys=keys, seed=seed, jitter=jitter)
+        return fixed_devices(kbps, kbps, per_sample, per_batch, kinds, keys=keys, seed=seed, jitter=jitter)
 
     return recipe
 
@@ -63,6 +75,7 @@ def fixed_devices(
     down: Floats,
     up: Floats,
     per_sample: Floats,
+    per_batch: Floats,
     kinds: Sequence[str],
     *,
     keys: Keys | None = None,
@@ -77,7 +90,10 @@ def fixed_devices(
         if jitter and keys is not None:
             factor = np.exp(jitter * normals(seed, "jitter", keys[clients], tasks))
         none = np.zeros(len(clients))
-        return seconds_of(cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none)
+        return seconds_of(
+            cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none,
+            seconds_per_batch=per_batch[clients],
+        )  # fmt: skip
 
     return DeviceSource(seconds, kinds)
 
@@ -142,7 +158,9 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
             up[own] = draw("up", table.up, table.up_offsets, rows[own], own_keys[own], tasks[own])
         low, high = table.latency[rows, 0], table.latency[rows, 1]
         latency = low + (high - low) * uniforms(seed, "latency", own_keys, tasks)
-        return seconds_of(cost, down, up, table.seconds_per_sample[rows], latency)
+        return seconds_of(
+            cost, down, up, table.seconds_per_sample[rows], latency, seconds_per_batch=table.seconds_per_batch[rows]
+        )
 
     return DeviceSource(seconds, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]))
 

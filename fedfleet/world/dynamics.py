@@ -27,7 +27,7 @@ def mobile(
             none = np.zeros(len(clients))
             idle = inner.seconds(clients, Cost(none, none, none), start, tasks)
             moved = inner.seconds(clients, Cost(none, cost.bytes_down, cost.bytes_up), start, tasks) - idle
-            computed = inner.seconds(clients, Cost(cost.samples, none, none), start, tasks) - idle
+            computed = inner.seconds(clients, Cost(cost.samples, none, none, cost.batches), start, tasks) - idle
             omega = coefficient(1.0 + sd * normals(seed, "omega", keys[clients], tasks))
             capability = 1.0 - load * uniforms(seed, "capability", keys[clients], int(start // period))
             return idle + moved / omega + computed / capability
@@ -42,7 +42,9 @@ def coefficient(x: Floats) -> Floats:
     return np.where(x <= 0, 1.0, np.minimum(x, 2.0))
 
 
-def state_only(*, deadline: Positive = 120.0, seconds_per_sample: NonNegative = 0.0) -> DeviceRecipe:
+def state_only(
+    *, deadline: Positive = 120.0, seconds_per_sample: NonNegative = 0.0, seconds_per_batch: NonNegative = 0.0
+) -> DeviceRecipe:
     """FLHetBench's state-only setting (III): one device for all, whose transfer takes N(d/1.05, 0.1 d/1.05) for deadline d."""
     mean = deadline / 1.05
 
@@ -50,7 +52,8 @@ def state_only(*, deadline: Positive = 120.0, seconds_per_sample: NonNegative = 
         def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
             del start
             transfer = mean * (1.0 + 0.1 * normals(seed, "transfer", keys[clients], tasks))
-            return np.maximum(transfer, 0.0) + 3.0 * cost.samples * seconds_per_sample
+            batches = 0.0 if cost.batches is None else cost.batches
+            return np.maximum(transfer, 0.0) + 3.0 * cost.samples * seconds_per_sample + batches * seconds_per_batch
 
         return DeviceSource(seconds, ["one"] * len(keys))
 

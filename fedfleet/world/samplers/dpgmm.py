@@ -75,7 +75,7 @@ def _paper(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha
     return DeviceTable(
         np.array([f"kind-{kind}" for kind in used.tolist()], np.str_),
         speeds[used].ravel(), np.arange(n_used + 1, dtype=np.int64) * _LIST, np.zeros(0), np.zeros(n_used + 1, np.int64),
-        like.seconds_per_sample, like.latency, like.cores, like.memory_mb, of,
+        like.seconds_per_sample, like.latency, like.cores, like.memory_mb, like.seconds_per_batch, of,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tests.worlds import traces_of
 DEVICES = device_table(
     ["a", "b", "a"], [[1e4, 2e4], [5e3], [7e3, 8e3, 9e3]], [0.1, 0.2, 0.3], [[], [4e3], []],
     np.array([[0.0, 0.0], [0.02, 0.08], [0.0, 0.0]]), np.array([4.0, np.nan, 2.0]), np.array([1024.0, np.nan, np.nan]),
+    np.array([0.0, 0.5, 0.0]),
 )  # fmt: skip
 STATES = StateTable(
     np.array(["x", "y"]), traces_of([((0.0, 10.0), (20.0, 30.0)), ((5.0, 6.0),)], [100.0, 50.0], [1000.0, -7.0])
@@ -57,6 +58,16 @@ def test_clients_that_share_rows_are_written_one_by_one(tmp_path, ending):
     assert equal(back.traces, unshared_states(states).traces)
 
 
+def test_a_device_without_a_time_per_batch_has_none(tmp_path):
+    plain = device_table(["a"], [[1e4]], [0.1])
+    for ending in ("json", "npz"):
+        path = str(tmp_path / f"plain.{ending}")
+        write_devices(path, plain)
+        assert load_devices(path).seconds_per_batch.tolist() == [0.0]
+    assert "seconds_per_batch" not in (tmp_path / "plain.json").read_text()
+    assert "seconds_per_batch" not in np.load(tmp_path / "plain.npz").files
+
+
 def device(**changes):
     return {"id": "device-x", "down_kbps": [1000.0], "up_kbps": None, "seconds_per_sample": 0.1, **changes}
 
@@ -75,6 +86,8 @@ def state(**changes):
         (device(up_kbps=[0.0]), "device-x: up_kbps"),
         (device(seconds_per_sample=None), "device-x: seconds_per_sample"),
         (device(seconds_per_sample=-0.1), "device-x.*not negative"),
+        (device(seconds_per_batch=-1), "device-x: seconds_per_batch"),
+        (device(seconds_per_batch=False), "device-x: seconds_per_batch"),
         (device(latency_ms=[9, 1]), "device-x: latency_ms"),
         (device(cores=0), "device-x: cores"),
         ({"down_kbps": [1.0]}, "row 1 has no id"),
@@ -111,6 +124,8 @@ def test_bad_states_are_named(tmp_path, row, says):
     [
         ({"down_kbps": np.array([1e4, 2e4, -1.0, 7e3, 8e3, 9e3])}, "device b: a speed is not positive"),
         ({"seconds_per_sample": np.array([0.1, 0.2, np.nan])}, "device a: seconds_per_sample"),
+        ({"seconds_per_batch": np.array([0.1, -0.2, 0.0])}, "device b: seconds_per_batch"),
+        ({"seconds_per_batch": np.zeros(2)}, "seconds_per_batch must have 3 entries"),
         ({"down_kbps_offsets": np.array([0, 2, 1, 6])}, "down_kbps_offsets must rise"),
         ({"format": np.array("other")}, "not fedfleet/devices@1"),
     ],
