@@ -14,7 +14,7 @@ from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, take_devices, take_states
 from fedfleet.core.records import Floats
 from fedfleet.core.rng import client_keys, stream
-from fedfleet.measure.distances import js_distance, ks_distance, spread
+from fedfleet.measure.distances import js_distance, ks_distance, standard_deviation
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, state_scores
 from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.world.bases import load_devices, load_states
@@ -106,8 +106,8 @@ def save_devices(table: DeviceTable, out: Path | None) -> dict[str, Any]:
         write_devices(str(out), table)
     speeds = mean_kbps(table)
     return {
-        "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_kbps": float(speeds.mean()), "std_kbps": spread(speeds),
-        "out": None if out is None else str(out),
+        "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_kbps": float(speeds.mean()),
+        "std_kbps": standard_deviation(speeds), "out": None if out is None else str(out),
     }  # fmt: skip
 
 
@@ -118,7 +118,7 @@ def save_states(table: StateTable, out: Path | None) -> dict[str, Any]:
     share = availability(table)
     return {
         "clients": len(table), "distinct": len(np.unique(table.ids)), "mean_availability": float(share.mean()),
-        "std_availability": spread(share), "out": None if out is None else str(out),
+        "std_availability": standard_deviation(share), "out": None if out is None else str(out),
     }  # fmt: skip
 
 
@@ -159,7 +159,12 @@ def _compared(devices: DeviceTable | None, states: StateTable | None, other: str
         a, b = availability(states), availability(load_states(other))
     else:
         raise BadInput("--against needs --devices or --states to compare")
-    return {"std": spread(a), "std_other": spread(b), "ks": ks_distance(a, b), "js": js_distance(a, b)}
+    return {
+        "std": standard_deviation(a),
+        "std_other": standard_deviation(b),
+        "ks": ks_distance(a, b),
+        "js": js_distance(a, b),
+    }
 
 
 def parse_t_cost(text: str) -> float | Literal["uniform", "deadline"]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Ints
-from fedfleet.shuffle import Problem, Score, identity, problem_from, score, solve, solve_relaxed, solve_slsqp
+from fedfleet.shuffle import PlanScore, Problem, identity, problem_from, score, solve, solve_relaxed, solve_slsqp
 from fedfleet.shuffle.rounding import largest_remainder
 
 
@@ -51,7 +51,7 @@ def solve_file(problem: Problem, *, solver: str, quick: bool, limit: float) -> d
     return {**described(score(problem, plan), plan), "relaxed": relaxed, "bound": bound, "seconds": seconds, **extra}
 
 
-def described(found: Score, plan: Ints) -> dict[str, Any]:
+def described(found: PlanScore, plan: Ints) -> dict[str, Any]:
     """A plan and its terms, for programs."""
     return {
         "objective": found.objective, "max_latency": found.max_latency, "std_latency": found.std_latency,

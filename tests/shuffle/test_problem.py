@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from fedfleet.core.errors import BadInput
 from fedfleet.shuffle.divergence import EMPTY, imbalance, least_imbalance, perspective
 from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.plans import identity, proportional
 from fedfleet.shuffle.problem import effort, least_possible, link, problem_from
+from fedfleet.shuffle.simple_plans import identity, proportional
 from tests.shuffle.users import user, users
 
 GOOD = {

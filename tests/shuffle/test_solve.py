@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.plans import identity, proportional
 from fedfleet.shuffle.problem import problem_from
 from fedfleet.shuffle.rounding import largest_remainder, rounded
+from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.solve import solve, solve_many
 from tests.shuffle.users import user, users
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.shuffle.barrier import follow
+from fedfleet.shuffle.barrier_function import barrier_value, point_at
 from fedfleet.shuffle.bound import cut_values, cuts_of
-from fedfleet.shuffle.central import barrier_value, point_at
-from fedfleet.shuffle.exact import relaxed_paths, solve_relaxed
-from fedfleet.shuffle.newton import newton_step
+from fedfleet.shuffle.central_path import follow
+from fedfleet.shuffle.newton_step import newton_step
 from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.plans import identity, proportional
 from fedfleet.shuffle.problem import least_possible
+from fedfleet.shuffle.relaxed import relaxed_paths, solve_relaxed
+from fedfleet.shuffle.relaxed_problems import relaxed_problems, relaxed_value, start
+from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.slsqp import _gradient, _parts, _value, solve_slsqp
-from fedfleet.shuffle.stack import relaxed_value, stack_of, start
 from tests.shuffle.users import user, users
 
 
@@ -80,7 +80,7 @@ def test_slsqps_gradient_against_differences():
 @given(st.integers(0, 1000), st.booleans(), st.booleans(), st.booleans())
 def test_the_newton_step_against_dense_differences(seed, balanced, root, floored):
     """Along every feasible direction, by finite differences: Hessian times structured step = - gradient."""
-    stack = stack_of([user(seed, 3, 3, 40, time_balance=balanced, js_root=root)])
+    stack = relaxed_problems([user(seed, 3, 3, 40, time_balance=balanced, js_root=root)])
     if floored:
         stack = dataclasses.replace(stack, floor=stack.floor + 0.5)
     mu, beta = np.array([0.02]), np.ones(1)
@@ -156,7 +156,7 @@ def test_names_and_units_do_not_matter(problem, seed):
 
 def test_a_stack_equals_its_members():
     problems = [user(seed, 6, 4, 150, alpha=a) for seed, a in ((1, 1.0), (2, 0.1), (3, 3.0))]
-    stack, _, _, plans = relaxed_paths(stack_of(problems))
+    stack, _, _, plans = relaxed_paths(relaxed_problems(problems))
     together = relaxed_value(stack, plans / stack.mass[:, None, None, None])
     alone = [solve_relaxed(p, certificate=False).objective for p in problems]
     np.testing.assert_allclose(together, alone, rtol=1e-5)
@@ -165,7 +165,7 @@ def test_a_stack_equals_its_members():
 def test_a_cut_holds_wherever_it_is_evaluated():
     """Any multipliers give a bound: here of a path stopped far too early."""
     problem = user(11, 5, 3, 80)
-    stack = stack_of([problem])
+    stack = relaxed_problems([problem])
     rough = cuts_of(stack, follow(stack, gap=0.3))
     t = np.linspace(stack.least[0], 0.69, 30)
     bound = (cut_values(rough, t)[0] + stack.alpha[0] * t).min() * stack.unit[0]

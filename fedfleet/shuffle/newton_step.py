@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.shuffle.central import HIGH, Point, soft_time
+from fedfleet.shuffle.barrier_function import HIGH, Point, soft_time
 from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.stack import Stack, price
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price
 
 _TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class NewtonStep:
     """A direction: in the plan, in t, and how much Phi falls along it to first order (the decrement)."""
 
     plan: Floats
@@ -50,7 +50,7 @@ class _Global:
     cross: Floats  # [B, 4V]
 
 
-def newton_step(stack: Stack, at: Point, mu: Floats, beta: Floats) -> Step:
+def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> NewtonStep:
     """The direction at a point of each problem: with beta = 1 to the centre of mu, else along the path towards beta mu.
 
     The path's tangent is the Newton step with the curvature at mu and the gradient's share of mu scaled by beta.
@@ -82,10 +82,10 @@ def newton_step(stack: Stack, at: Point, mu: Floats, beta: Floats) -> Step:
     plan = _expand(stack, at, gram, solved, basis, eta[..., 0] + eta[..., 1] * dt[:, None], beta)
     outer = beta * (plan / np.where(at.plan > 0.0, at.plan, 1.0)).sum((1, 2, 3))
     inner = ((seen + moved[..., 1] * dt[:, None]) * shared.gradient).sum(1)
-    return Step(plan, dt, outer + inner - slope * dt)
+    return NewtonStep(plan, dt, outer + inner - slope * dt)
 
 
-def _gram(stack: Stack, at: Point, beta: Floats) -> _Gram:
+def _gram(stack: RelaxedProblems, at: Point, beta: Floats) -> _Gram:
     """e_j picks x_j = sum_v T_vj; A_k is device k's latency: W_vj for k = v or j, and the effort of j for k = j."""
     w = stack.links[:, None]
     u = w + stack.effort[:, None, None, :]
@@ -128,7 +128,7 @@ def _coupling(gram: _Gram, solved: Floats, reach: Floats, basis: Floats) -> tupl
     return coupling, np.concatenate([summed[..., 4 * v], gram.a0.sum(1) - back[..., v]], 1)
 
 
-def _global(stack: Stack, at: Point, mu: Floats, beta: Floats, fall: Floats) -> _Global:
+def _global(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, fall: Floats) -> _Global:
     """M, gradient and cross derivative in the order ones, b, rho, latencies (V of each)."""
     b, c, v = at.x.shape
     inverse = stack.open / at.slack
@@ -147,7 +147,7 @@ def _global(stack: Stack, at: Point, mu: Floats, beta: Floats, fall: Floats) -> 
     return _Global(middle, gradient, np.concatenate([-inverse, nothing, at.mass * inverse * inverse, nothing], 1))
 
 
-def _time_curvature(stack: Stack, latency: Floats, mu: Floats, beta: Floats) -> tuple[Floats, Floats]:
+def _time_curvature(stack: RelaxedProblems, latency: Floats, mu: Floats, beta: Floats) -> tuple[Floats, Floats]:
     """Gradient of psi / mu in the latencies, heading for beta mu, and its Hessian."""
     soft = soft_time(stack, latency, mu)
     v = latency.shape[1]
@@ -165,7 +165,9 @@ def _time_curvature(stack: Stack, latency: Floats, mu: Floats, beta: Floats) -> 
     return slope + soft.centred / (v * s) * (1.0 / m - drift / around), hessian
 
 
-def _step_in_t(stack: Stack, at: Point, mu: Floats, beta: Floats, pull: Floats, stiff: Floats) -> tuple[Floats, Floats]:
+def _step_in_t(
+    stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, pull: Floats, stiff: Floats
+) -> tuple[Floats, Floats]:
     """dt and the derivative of Phi in t. Where the bilinear t N makes the Schur complement small or negative, a positive
     value is taken in its place, so that the step still descends."""
     load = stack.open * at.mass / at.slack
@@ -179,7 +181,9 @@ def _step_in_t(stack: Stack, at: Point, mu: Floats, beta: Floats, pull: Floats, 
     return np.where(free, -(slope - pull) / schur, 0.0), np.where(free, slope, 0.0)
 
 
-def _expand(stack: Stack, at: Point, gram: _Gram, solved: Floats, basis: Floats, eta: Floats, beta: Floats) -> Floats:
+def _expand(
+    stack: RelaxedProblems, at: Point, gram: _Gram, solved: Floats, basis: Floats, eta: Floats, beta: Floats
+) -> Floats:
     """From coefficients of the global vectors back to a plan whose rows sum to nothing."""
     b, c, v = at.x.shape
     own = (basis * eta[:, : 3 * v].reshape(b, 3, 1, v)).sum(1)  # [B, c, V]

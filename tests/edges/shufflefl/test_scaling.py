@@ -8,7 +8,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedfleet.core.edges import Abilities
 from fedfleet.core.trees import content_hash
-from fedfleet.shuffle.scaling import History, alphas, estimate, kappa, means, recalled, remembered, staleness
+from fedfleet.edges.shufflefl.scaling import History, alphas, estimate, kappa, means, recalled, remembered, staleness
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 positive = st.floats(1e-3, 1e6)

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from fedfleet.core.edges import Abilities, Visit
 from fedfleet.core.labels import TaskFacts
 from fedfleet.core.rng import client_keys
+from fedfleet.edges.shufflefl.gateways import exact_seconds, planning_seconds, profile_of
+from fedfleet.edges.shufflefl.rule import moved, shufflefl
 from fedfleet.engine.nested import turn_seconds, visits_of
-from fedfleet.shuffle.edge import moved, shufflefl
-from fedfleet.shuffle.gateways import exact_seconds, planning_seconds, profile_of
 from fedfleet.shuffle.objective import latencies
 from fedfleet.shuffle.problem import effort, link, problem_from
 from tests.engine.test_nested import edge_job

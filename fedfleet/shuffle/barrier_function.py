@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedfleet.shuffle.divergence import LARGEST, Floats, perspective
 from fedfleet.shuffle.objective import latencies
-from fedfleet.shuffle.stack import Stack, price
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price
 
 HIGH = LARGEST * 1.05  # t may pass ln 2 a little, so that ln 2 itself lies inside
 _TINY = 1e-300
@@ -33,7 +33,7 @@ class Point:
     latency: Floats  # [B, V]
 
 
-def point_at(stack: Stack, plan: Floats, t: Floats) -> Point:
+def point_at(stack: RelaxedProblems, plan: Floats, t: Floats) -> Point:
     """The derived quantities of a plan."""
     x, flows = plan.sum(2), plan.sum(1)
     mass = flows.sum(1)
@@ -52,7 +52,7 @@ class SoftTime:
     centred: Floats  # [B, V]
 
 
-def soft_time(stack: Stack, latency: Floats, mu: Floats) -> SoftTime:
+def soft_time(stack: RelaxedProblems, latency: Floats, mu: Floats) -> SoftTime:
     """min over tau, sigma of tau + sigma - mu sum ln(tau - SL_v) - mu ln(sigma^2 - var).
 
     tau solves sum mu / (tau - SL) = 1 (Newton on the reciprocal, which is concave: monotone from the left);
@@ -76,7 +76,7 @@ def soft_time(stack: Stack, latency: Floats, mu: Floats) -> SoftTime:
     return SoftTime(value + sigma - mu * np.log(2.0 * mu * sigma), p, sigma, centred)
 
 
-def time_weights(stack: Stack, latency: Floats, mu: Floats) -> Floats:
+def time_weights(stack: RelaxedProblems, latency: Floats, mu: Floats) -> Floats:
     """y: the gradient of psi, a weight per device with max + std >= y . SL for every latency vector."""
     soft = soft_time(stack, latency, mu)
     if not stack.balanced:
@@ -84,13 +84,13 @@ def time_weights(stack: Stack, latency: Floats, mu: Floats) -> Floats:
     return soft.p + soft.centred / (latency.shape[1] * soft.sigma[:, None])
 
 
-def inside(stack: Stack, at: Point) -> NDArray[np.bool_]:
+def inside(stack: RelaxedProblems, at: Point) -> NDArray[np.bool_]:
     """Whether every barrier of a problem is finite."""
     good = (at.slack > 0.0).all(1) & ((at.mass > stack.floor[:, None]) | ~stack.open).all(1)
     return good & (~np.isnan(stack.pinned) | ((at.t > stack.low) & (at.t < HIGH)))
 
 
-def barrier_value(stack: Stack, at: Point, mu: Floats) -> Floats:
+def barrier_value(stack: RelaxedProblems, at: Point, mu: Floats) -> Floats:
     """Phi of each problem; infinite outside."""
     free = np.isnan(stack.pinned)
     room = np.where(stack.open & (stack.floor[:, None] > 0.0), at.mass - stack.floor[:, None], 1.0)

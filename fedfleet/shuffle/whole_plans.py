@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.core.rng import stream
-from fedfleet.shuffle.barrier import follow
 from fedfleet.shuffle.bound import Cuts, cuts_of, joined
-from fedfleet.shuffle.cases import Case, all_cases, case_bounds, restricted
-from fedfleet.shuffle.descent import Desk, descend, take_desk
+from fedfleet.shuffle.central_path import follow
 from fedfleet.shuffle.divergence import Floats, Ints
-from fedfleet.shuffle.exact import Relaxed
+from fedfleet.shuffle.integer_bound import Case, all_cases, case_bounds, restricted
+from fedfleet.shuffle.local_search import PlanBatch, descend, take_plans
 from fedfleet.shuffle.problem import Problem, effort, link
+from fedfleet.shuffle.relaxed import Relaxed
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems
 from fedfleet.shuffle.rounding import largest_remainder, rounded
-from fedfleet.shuffle.stack import Stack
 
 _GAP = 1e-3  # of the relaxed problems met on the way
 _ROUNDS = 7
@@ -29,7 +29,7 @@ _SHAKES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholePlan:
     """The best whole plan found [c, V, V], its objective, and a bound for all whole plans (None: not asked for)."""
 
     plan: Ints
@@ -37,10 +37,10 @@ class Whole:
     bound: float | None
 
 
-def desk_of(problem: Problem, plans: Ints) -> Desk:
+def batch_of(problem: Problem, plans: Ints) -> PlanBatch:
     """Whole plans [B, c, V, V] of one problem, ready to descend."""
     b, devices = len(plans), len(problem.counts)
-    return Desk(
+    return PlanBatch(
         plans,
         np.broadcast_to(link(problem), (b, devices, devices)),
         np.broadcast_to(effort(problem), (b, devices)),
@@ -50,18 +50,18 @@ def desk_of(problem: Problem, plans: Ints) -> Desk:
     )
 
 
-def best_whole(problem: Problem, plans: Floats) -> Whole:
+def best_whole(problem: Problem, plans: Floats) -> WholePlan:
     """Round real plans [B, c, V, V] in two ways, descend from all by moves, from the best by swaps too."""
     counts = np.broadcast_to(problem.counts.T, plans.shape[:3])
-    desk = desk_of(problem, np.concatenate([largest_remainder(plans, counts), rounded(plans, counts)]))
-    plan, value = descend(desk, swaps=False)
+    batch = batch_of(problem, np.concatenate([largest_remainder(plans, counts), rounded(plans, counts)]))
+    plan, value = descend(batch, swaps=False)
     few = np.argsort(value, kind="stable")[:6]
-    plan, value = descend(take_desk(replace(desk, plan=plan), few))
+    plan, value = descend(take_plans(replace(batch, plan=plan), few))
     k = int(value.argmin())
-    return Whole(plan[k], float(value[k]), None)
+    return WholePlan(plan[k], float(value[k]), None)
 
 
-def scan(problem: Problem, relaxed: Relaxed, found: Whole, *, gap: float = 5e-3) -> Whole:
+def improve_and_bound(problem: Problem, relaxed: Relaxed, found: WholePlan, *, gap: float = 5e-3) -> WholePlan:
     """Solve the weakest cases first, rounding each, until the bound is within `gap` of the best plan or rounds run out."""
     stack = relaxed.stack
     cases = all_cases(problem)
@@ -91,7 +91,9 @@ def scan(problem: Problem, relaxed: Relaxed, found: Whole, *, gap: float = 5e-3)
     return replace(found, bound=min(max(float(bounds.min()), relaxed.bound or 0.0), found.objective))
 
 
-def _try_cases(problem: Problem, stack: Stack, cases: list[Case], cuts: Cuts, found: Whole) -> tuple[Cuts, Whole]:
+def _try_cases(
+    problem: Problem, stack: RelaxedProblems, cases: list[Case], cuts: Cuts, found: WholePlan
+) -> tuple[Cuts, WholePlan]:
     """Solve the relaxations of some cases: their cuts, and the best of the plans found and rounded from them."""
     copies = restricted(stack, cases)
     path = follow(copies, gap=_GAP)
@@ -108,13 +110,13 @@ def _chosen(fresh: list[int]) -> list[int]:
     return sorted({*fresh[:2], *picks})
 
 
-def shake(problem: Problem, found: Whole, bound: float, *, gap: float) -> Whole:
+def shake(problem: Problem, found: WholePlan, bound: float, *, gap: float) -> WholePlan:
     """Iterated local search: some samples of the best plan move at random, and all copies descend again."""
     for attempt in range(_SHAKES):
         if bound >= found.objective * (1.0 - gap):
             break
         kicked = _kicked(found.plan, attempt)
-        plan, value = descend(desk_of(problem, kicked))
+        plan, value = descend(batch_of(problem, kicked))
         k = int(value.argmin())
         if value[k] < found.objective:
             found = replace(found, plan=plan[k], objective=float(value[k]))

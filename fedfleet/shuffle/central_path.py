@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.shuffle.central import Point, barrier_value, inside, point_at, time_weights
+from fedfleet.shuffle.barrier_function import Point, barrier_value, inside, point_at, time_weights
 from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.newton import Step, newton_step
-from fedfleet.shuffle.stack import Stack, relaxed_value, rescaled, start, take
+from fedfleet.shuffle.newton_step import NewtonStep, newton_step
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems, relaxed_value, rescaled, start, take
 
 CENTRED = 1.0  # a decrement below which the path may be followed further
 WARM = 3e-2  # the gap from which paths for other t may start
@@ -33,7 +33,7 @@ class Path:
 
 
 def follow(
-    stack: Stack,
+    stack: RelaxedProblems,
     *,
     gap: float = 1e-4,
     first: float | Floats = 1.0,
@@ -73,7 +73,7 @@ def follow(
     return _path(stack, *final, steps=steps)
 
 
-def warmed(stack: Stack) -> tuple[Stack, Path]:
+def warmed(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:
     """The first part of the paths, and the stack in units near the optima.
 
     The proportional plan, which sets the unit at first, can cost a thousand times the optimum where links are slow.
@@ -88,7 +88,7 @@ def warmed(stack: Stack) -> tuple[Stack, Path]:
         stack, first, begin = rescaled(stack, share), WARM / share, (path.plan, path.t)
 
 
-def _advance(stack: Stack, at: Point, step: Step, mu: Floats, beta: Floats) -> tuple[Point, Floats]:
+def _advance(stack: RelaxedProblems, at: Point, step: NewtonStep, mu: Floats, beta: Floats) -> tuple[Point, Floats]:
     """Along the step: at most 0.95 of the way to the wall, then shorter until Phi falls (centring) or all is inside."""
     positive = np.where(at.plan > 0.0, at.plan, 1.0)
     size = np.minimum(1.0, 0.95 / np.maximum((-step.plan / positive).max((1, 2, 3)), 1e-300))
@@ -111,7 +111,7 @@ def _advance(stack: Stack, at: Point, step: Step, mu: Floats, beta: Floats) -> t
     return point_at(stack, at.plan + size[:, None, None, None] * step.plan, at.t + size * step.t), size
 
 
-def _path(stack: Stack, plan: Floats, t: Floats, mu: Floats, *, steps: int) -> Path:
+def _path(stack: RelaxedProblems, plan: Floats, t: Floats, mu: Floats, *, steps: int) -> Path:
     """Ends of the paths with their multipliers, rows rescaled to keep their sums to the last digit."""
     sums = plan.sum(3, keepdims=True)
     plan = plan * np.where(sums > 0.0, stack.supply[..., None] / np.where(sums > 0.0, sums, 1.0), 0.0)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import client_keys
-from fedfleet.shuffle.gateways import NAMES, exact_seconds, gamma, planning_seconds, profile_of
+from fedfleet.edges.shufflefl.gateways import NAMES, exact_seconds, gamma, planning_seconds, profile_of
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=80)
 profiles = st.sampled_from(NAMES)

@@ -109,10 +109,10 @@ def _clusters(features: Floats, wanted: int, luck: int) -> Ints:
         raise BadInput(
             "shuffle: merging classes needs scikit-learn; install fedfleet[train] or say gamma = 1"
         ) from None
-    spread = min(features.shape) > 1 and bool(np.ptp(features, axis=0).max() > 0.0)
+    differ = min(features.shape) > 1 and bool(np.ptp(features, axis=0).max() > 0.0)
     embed = manifold.TSNE(
         perplexity=min(_PERPLEXITY, (len(features) - 1) / 3.0),  # must stay below the number of points
-        init="pca" if spread else "random",
+        init="pca" if differ else "random",
         method="exact",  # few points: no approximation is needed
         random_state=luck,
     )

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.shuffle.barrier import CENTRED, WARM, Path, follow, warmed
+from fedfleet.shuffle.barrier_function import point_at
 from fedfleet.shuffle.bound import Cuts, cut_values, cuts_of, joined
-from fedfleet.shuffle.central import point_at
+from fedfleet.shuffle.central_path import CENTRED, WARM, Path, follow, warmed
 from fedfleet.shuffle.divergence import LARGEST, Floats
 from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.plans import identity, proportional
 from fedfleet.shuffle.problem import Problem
-from fedfleet.shuffle.stack import Stack, price, relaxed_value, stack_of, start, take
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price, relaxed_problems, relaxed_value, start, take
+from fedfleet.shuffle.simple_plans import identity, proportional
 
 _CUT_GAP = 1e-4  # where multipliers are still exact in double precision
 _PLAN_GAP = 5e-6
@@ -37,12 +37,12 @@ class Relaxed:
     objective: float
     bound: float | None
     cuts: Cuts
-    stack: Stack
+    stack: RelaxedProblems
 
 
 def solve_relaxed(problem: Problem, *, certificate: bool = True, gap: float = 2e-3) -> Relaxed:
     """The least Eq. (7) over real plans; with a certificate whose relative gap is below `gap` where precision allows."""
-    stack = stack_of([problem])
+    stack = relaxed_problems([problem])
     stack, warm, path, plans = relaxed_paths(stack)
     plan, value = best_of(problem, plans[0])
     if not certificate:
@@ -51,7 +51,7 @@ def solve_relaxed(problem: Problem, *, certificate: bool = True, gap: float = 2e
     return Relaxed(plan, value, min(bound, value), cuts, stack)
 
 
-def relaxed_paths(stack: Stack) -> tuple[Stack, Floats, Path, Floats]:
+def relaxed_paths(stack: RelaxedProblems) -> tuple[RelaxedProblems, Floats, Path, Floats]:
     """The stack in better units, plans from the middle of the paths, paths with good multipliers, and the plans
     [B, c, V, V] in samples of going on until the objective stands still."""
     stack, middle = warmed(stack)
@@ -70,7 +70,7 @@ def best_of(problem: Problem, plan: Floats) -> tuple[Floats, float]:
     return plans[k], values[k]
 
 
-def certify(stack: Stack, path: Path, warm: Floats, *, best: float, gap: float) -> tuple[Cuts, float]:
+def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, gap: float) -> tuple[Cuts, float]:
     """A lower bound over all t from `least` to ln 2, in seconds, and the cuts that prove it.
 
     Between two knots every cut plus the price of t is concave, so it is at least its smaller end; the best cut counts.
@@ -119,7 +119,7 @@ def interval_bounds(values: Floats) -> Floats:
     return np.minimum(values[:, :-1], values[:, 1:]).max(0)
 
 
-def pinned_cuts(stack: Stack, t: Floats, *, target: float, warm: Floats) -> Cuts:
+def pinned_cuts(stack: RelaxedProblems, t: Floats, *, target: float, warm: Floats) -> Cuts:
     """Cuts from solving the convex problems at fixed t: roughly first, on where they are not above the target by then."""
     copies = replace(take(stack, np.zeros(len(t), np.int64)), pinned=t)
     path = follow(copies, gap=_ROUGH_GAP, first=WARM, begin=_warm_start(copies, warm))
@@ -133,7 +133,7 @@ def pinned_cuts(stack: Stack, t: Floats, *, target: float, warm: Floats) -> Cuts
     return joined(cuts, cuts_of(rest, end))
 
 
-def _warm_start(copies: Stack, warm: Floats) -> tuple[Floats, Floats]:
+def _warm_start(copies: RelaxedProblems, warm: Floats) -> tuple[Floats, Floats]:
     """A plan from the middle of the joint path, mixed with the proportional one as far as each pinned t asks for."""
     shared, t = start(copies)
     room = point_at(copies, shared, t).slack

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import stream
-from fedfleet.shuffle.merging import group_count, grouped, in_order, merge_classes, ungroup
+from fedfleet.edges.shufflefl.merging import group_count, grouped, in_order, merge_classes, ungroup
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=50)
 

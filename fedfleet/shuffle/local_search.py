@@ -19,7 +19,7 @@ _TINY = 1e-300
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class PlanBatch:
     """B integer plans [B, c, V, V] (class, from, to) and what their objectives need; all in seconds and samples."""
 
     plan: Ints
@@ -30,28 +30,28 @@ class Desk:
     root: bool
 
 
-def desk_value(desk: Desk) -> Floats:
+def objectives(batch: PlanBatch) -> Floats:
     """Eq. (7) of each plan."""
-    latency = latencies(desk.plan.sum(1).astype(float), desk.effort, desk.links)
-    return _time(desk, latency) + _price(desk, _uneven(desk.plan.sum(2).astype(float)).max(1))
+    latency = latencies(batch.plan.sum(1).astype(float), batch.effort, batch.links)
+    return _time(batch, latency) + _price(batch, _uneven(batch.plan.sum(2).astype(float)).max(1))
 
 
-def take_desk(desk: Desk, index: NDArray[np.integer] | NDArray[np.bool_]) -> Desk:
+def take_plans(batch: PlanBatch, index: NDArray[np.integer] | NDArray[np.bool_]) -> PlanBatch:
     """Some of the plans."""
     return replace(
-        desk, plan=desk.plan[index], links=desk.links[index], effort=desk.effort[index], alpha=desk.alpha[index]
+        batch, plan=batch.plan[index], links=batch.links[index], effort=batch.effort[index], alpha=batch.alpha[index]
     )
 
 
-def descend(desk: Desk, *, swaps: bool = True, most: int = 100_000) -> tuple[Ints, Floats]:
+def descend(batch: PlanBatch, *, swaps: bool = True, most: int = 100_000) -> tuple[Ints, Floats]:
     """Best-improvement descent by moves, and by swaps where no move helps; returns plans and objectives."""
-    plan = desk.plan.copy()
-    value = desk_value(desk)
+    plan = batch.plan.copy()
+    value = objectives(batch)
     active = np.arange(len(plan))
     for _ in range(most):
         if not len(active):
             break
-        here = take_desk(replace(desk, plan=plan), active)
+        here = take_plans(replace(batch, plan=plan), active)
         change, new = best_move(here)
         good = new < value[active] * (1.0 - 1e-12)
         plan[active[good]] += change[good]
@@ -59,7 +59,7 @@ def descend(desk: Desk, *, swaps: bool = True, most: int = 100_000) -> tuple[Int
         stuck = active[~good]
         still = active[good]
         if swaps and len(stuck):
-            change, new = best_swap(take_desk(replace(desk, plan=plan), stuck))
+            change, new = best_swap(take_plans(replace(batch, plan=plan), stuck))
             better = new < value[stuck] * (1.0 - 1e-12)
             plan[stuck[better]] += change[better]
             value[stuck[better]] = new[better]
@@ -68,40 +68,40 @@ def descend(desk: Desk, *, swaps: bool = True, most: int = 100_000) -> tuple[Int
     return plan, value
 
 
-def best_move(desk: Desk) -> tuple[Ints, Floats]:
+def best_move(batch: PlanBatch) -> tuple[Ints, Floats]:
     """The best single move of each plan, as a change of the plan, and the objective after it."""
-    b, c, v, _ = desk.plan.shape
-    time = move_times(desk)  # [B, v, j, k]
-    uneven = _move_imbalance(desk.plan.sum(2).astype(float))  # [B, c, j, k]
-    have = desk.plan > 0  # [B, c, v, j]
+    b, c, v, _ = batch.plan.shape
+    time = move_times(batch)  # [B, v, j, k]
+    uneven = _move_imbalance(batch.plan.sum(2).astype(float))  # [B, c, j, k]
+    have = batch.plan > 0  # [B, c, v, j]
     cheapest = np.where(have[..., None], time[:, None], np.inf).min(2)  # [B, c, j, k]
-    total = (cheapest + _price(desk, uneven.reshape(b, -1)).reshape(uneven.shape)).reshape(b, -1)
+    total = (cheapest + _price(batch, uneven.reshape(b, -1)).reshape(uneven.shape)).reshape(b, -1)
     pick = total.argmin(1)
     i, j, k = np.unravel_index(pick, (c, v, v))
     rows = np.arange(b)
     source = np.where(have[rows, i, :, j], time[rows, :, j, k], np.inf).argmin(1)
-    change = np.zeros_like(desk.plan)
+    change = np.zeros_like(batch.plan)
     change[rows, i, source, j] -= 1
     change[rows, i, source, k] += 1
     return change, total[rows, pick]
 
 
-def move_times(desk: Desk) -> Floats:
+def move_times(batch: PlanBatch) -> Floats:
     """max + std of latencies after one sample from v moves from j to k, [B, v, j, k]; infinite where j = k."""
-    shift = move_shifts(desk)
-    latency = latencies(desk.plan.sum(1).astype(float), desk.effort, desk.links)
-    time = _time(desk, latency[:, None, None, None] + shift)
+    shift = move_shifts(batch)
+    latency = latencies(batch.plan.sum(1).astype(float), batch.effort, batch.links)
+    time = _time(batch, latency[:, None, None, None] + shift)
     i = np.arange(time.shape[1])
     time[:, :, i, i] = np.inf
     return time
 
 
-def move_shifts(desk: Desk) -> Floats:
+def move_shifts(batch: PlanBatch) -> Floats:
     """Change of all latencies when one sample from v moves from j to k, [B, v, j, k, V]."""
-    v = desk.effort.shape[1]
+    v = batch.effort.shape[1]
     unit = np.eye(v)
     # One sample from v at j costs W_vj to both ends (nothing at home) and the effort of j.
-    held = desk.links[..., None] * (unit[:, None] + unit[None, :]) + desk.effort[:, None, :, None] * unit
+    held = batch.links[..., None] * (unit[:, None] + unit[None, :]) + batch.effort[:, None, :, None] * unit
     return held[:, :, None] - held[:, :, :, None]
 
 
@@ -141,29 +141,29 @@ def _uneven_after(x: Floats, change: float) -> Floats:
     return _divergence(before.sum(1, keepdims=True) - before + after, np.broadcast_to(mass[:, None], x.shape))
 
 
-def best_swap(desk: Desk) -> tuple[Ints, Floats]:
+def best_swap(batch: PlanBatch) -> tuple[Ints, Floats]:
     """The best exchange of two classes between the most uneven device and another, or of two origins of one class."""
-    b, c, v, _ = desk.plan.shape
+    b, c, v, _ = batch.plan.shape
     rows = np.arange(b)
-    x = desk.plan.sum(2).astype(float)
+    x = batch.plan.sum(2).astype(float)
     uneven = _uneven(x)
     worst = uneven.argmax(1)
     best_value = np.full(b, np.inf)
-    best_change = np.zeros_like(desk.plan)
-    shift = move_shifts(desk)
-    latency = latencies(desk.plan.sum(1).astype(float), desk.effort, desk.links)
-    have = desk.plan > 0
+    best_change = np.zeros_like(batch.plan)
+    shift = move_shifts(batch)
+    latency = latencies(batch.plan.sum(1).astype(float), batch.effort, batch.links)
+    have = batch.plan > 0
     for other in range(v):
         # [B, v, v'] time after v's sample goes worst -> other and v''s comes back
         both = shift[rows, :, worst, other][:, :, None] + shift[rows, :, other, worst][:, None]
-        time = _time(desk, latency[:, None, None] + both)
+        time = _time(batch, latency[:, None, None] + both)
         swapped = _swap_imbalance(x, uneven, worst, other)  # [B, i, l]
         gone, back = have[rows, :, :, worst], have[:, :, :, other]  # [B, c, V]
         cheap = np.where(gone[:, :, :, None], time[:, None], np.inf).min(2)  # [B, i, v']
         total = np.full(swapped.shape, np.inf)  # [B, i, l]; a loop over few senders beats a reduction over a short axis
         for sender in range(v):
             np.minimum(total, np.where(back[:, None, :, sender], cheap[:, :, sender, None], np.inf), out=total)
-        total += _price(desk, swapped.reshape(b, -1)).reshape(swapped.shape)
+        total += _price(batch, swapped.reshape(b, -1)).reshape(swapped.shape)
         total[worst == other] = np.inf
         pick = total.reshape(b, -1).argmin(1)
         value = total.reshape(b, -1)[rows, pick]
@@ -171,7 +171,7 @@ def best_swap(desk: Desk) -> tuple[Ints, Floats]:
         pairs = np.where(gone[rows, i][:, :, None] & back[rows, k][:, None], time, np.inf).reshape(b, -1).argmin(1)
         one, two = np.unravel_index(pairs, (v, v))
         better = value < best_value
-        change = np.zeros_like(desk.plan)
+        change = np.zeros_like(batch.plan)
         change[rows, i, one, worst] -= 1
         change[rows, i, one, other] += 1
         change[rows, k, two, other] -= 1
@@ -204,11 +204,11 @@ def _swap_imbalance(x: Floats, uneven: Floats, worst: NDArray[np.integer], other
     return np.maximum(both, rest.max(1)[:, None, None])
 
 
-def _time(desk: Desk, latency: Floats) -> Floats:
+def _time(batch: PlanBatch, latency: Floats) -> Floats:
     slowest = latency.max(-1)
-    return slowest + latency.std(-1) if desk.balanced else slowest
+    return slowest + latency.std(-1) if batch.balanced else slowest
 
 
-def _price(desk: Desk, uneven: Floats) -> Floats:
-    worth = np.sqrt(uneven) if desk.root else uneven
-    return desk.alpha.reshape(-1, *[1] * (uneven.ndim - 1)) * worth
+def _price(batch: PlanBatch, uneven: Floats) -> Floats:
+    worth = np.sqrt(uneven) if batch.root else uneven
+    return batch.alpha.reshape(-1, *[1] * (uneven.ndim - 1)) * worth

@@ -14,12 +14,12 @@ from fedfleet.core.labels import FactsOf, TaskFacts
 from fedfleet.core.limits import NonNegative, Share
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
-from fedfleet.shuffle import gateways, scaling
-from fedfleet.shuffle.merging import grouped, merge_classes, ungroup
-from fedfleet.shuffle.objective import Score, score
-from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.edges.shufflefl import gateways, scaling
+from fedfleet.edges.shufflefl.merging import grouped, merge_classes, ungroup
+from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.problem import Problem, link, problem_from
 from fedfleet.shuffle.rounding import largest_remainder
+from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.solve import solve_many
 
 Gateway = Literal[
@@ -209,7 +209,7 @@ def _stats(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints) -> dict[
     whole = replace(problem, counts=_counts(visit, task))
     after, before = score(whole, plan), score(whole, identity(whole))
 
-    def named(when: str, found: Score) -> dict[str, float]:
+    def named(when: str, found: PlanScore) -> dict[str, float]:
         return {f"imbalance_{when}": found.max_imbalance, f"latency_{when}": found.max_latency}
 
     return {"alpha": problem.alpha, "objective": after.objective, **named("before", before), **named("after", after)}

@@ -16,7 +16,7 @@ import numpy as np
 from fedfleet.shuffle.bound import Cuts, cut_values, floor_gain
 from fedfleet.shuffle.divergence import EMPTY, LARGEST, Floats, least_imbalance
 from fedfleet.shuffle.problem import Problem
-from fedfleet.shuffle.stack import Stack, price, take
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price, take
 
 _ONE_BY_ONE = 96  # sizes of the smallest device are looked at one by one up to here, then in blocks
 _UNBOUNDED = -1.0
@@ -53,7 +53,7 @@ def _sizes(js: Floats, top: int) -> list[tuple[int, float]]:
     return [(int(a), float(js[a : z + 1].min())) for a, z in zip(edges, ends, strict=True)]
 
 
-def case_bounds(stack: Stack, cases: list[Case], cuts: Cuts, *, enough: float) -> tuple[Floats, Floats]:
+def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough: float) -> tuple[Floats, Floats]:
     """A lower bound in seconds for each case, and the t at which it is weakest.
 
     Closing a device only raises a cut, so closed cases are looked at in detail only where open ones stay below `enough`.
@@ -84,7 +84,7 @@ def _growing(closed: tuple[int, ...]) -> Iterable[tuple[int, ...]]:
     return (closed[:n] for n in range(len(closed) + 1))
 
 
-def restricted(stack: Stack, cases: list[Case], *, pinned: Floats | None = None) -> Stack:
+def restricted(stack: RelaxedProblems, cases: list[Case], *, pinned: Floats | None = None) -> RelaxedProblems:
     """Copies of one problem, each under the restrictions of a case; `pinned` fixes their t."""
     copies = take(stack, np.zeros(len(cases), np.int64))
     devices = stack.effort.shape[1]

@@ -20,7 +20,7 @@ _UNBOUNDED = -1.0  # a lower limit on t that never binds: t is positive
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
+class RelaxedProblems:
     """B relaxed problems with their restrictions: each device at least `floor` samples, t from `low` up, closed devices."""
 
     supply: Floats  # [B, c, V] samples, in units of `mass`
@@ -38,7 +38,7 @@ class Stack:
     root: bool
 
 
-def stack_of(problems: Sequence[Problem]) -> Stack:
+def relaxed_problems(problems: Sequence[Problem]) -> RelaxedProblems:
     """Problems of equal shape and flags as one stack, without restrictions."""
     supply = np.stack([p.counts.T for p in problems]).astype(float)
     seconds = np.stack([effort(p) for p in problems])
@@ -55,20 +55,20 @@ def stack_of(problems: Sequence[Problem]) -> Stack:
     scale = mass / unit
     nothing = np.zeros(b)
     one = problems[0]
-    return Stack(
+    return RelaxedProblems(
         supply / mass[:, None, None], links * scale[:, None, None], seconds * scale[:, None], alpha / unit,
         nothing, nothing + _UNBOUNDED, nothing + np.nan, np.ones((b, v), bool), least, mass, unit,
         one.time_balance, one.js_root,
     )  # fmt: skip
 
 
-def take(stack: Stack, index: NDArray[np.integer] | NDArray[np.bool_]) -> Stack:
+def take(stack: RelaxedProblems, index: NDArray[np.integer] | NDArray[np.bool_]) -> RelaxedProblems:
     """Some of the problems, in the order of `index`; an index may repeat."""
     rows = {f.name: getattr(stack, f.name)[index] for f in fields(stack) if f.name not in ("balanced", "root")}
     return replace(stack, **rows)
 
 
-def rescaled(stack: Stack, share: Floats) -> Stack:
+def rescaled(stack: RelaxedProblems, share: Floats) -> RelaxedProblems:
     """The same problems with `share` of the old unit of time as the new one."""
     return replace(
         stack,
@@ -79,7 +79,7 @@ def rescaled(stack: Stack, share: Floats) -> Stack:
     )
 
 
-def price(stack: Stack, t: Floats) -> tuple[Floats, Floats, Floats]:
+def price(stack: RelaxedProblems, t: Floats) -> tuple[Floats, Floats, Floats]:
     """What imbalance t costs, with first and second derivative: alpha t, or alpha sqrt(t) where the root is asked for."""
     if not stack.root:
         return stack.alpha * t, stack.alpha, np.zeros_like(t)
@@ -88,7 +88,7 @@ def price(stack: Stack, t: Floats) -> tuple[Floats, Floats, Floats]:
     return stack.alpha * root, 0.5 * stack.alpha / root, -0.25 * stack.alpha / (root * t)
 
 
-def relaxed_value(stack: Stack, plan: Floats) -> Floats:
+def relaxed_value(stack: RelaxedProblems, plan: Floats) -> Floats:
     """Eq. (7) of each plan, in seconds; a closed device pays the DI of an empty one through `low`."""
     latency = latencies(plan.sum(1), stack.effort, stack.links)
     uneven = np.where(stack.open, imbalance(plan.sum(2)), 0.0).max(1)
@@ -96,7 +96,7 @@ def relaxed_value(stack: Stack, plan: Floats) -> Floats:
     return (latency.max(1) + stack.balanced * latency.std(1) + price(stack, uneven)[0]) * stack.unit
 
 
-def start(stack: Stack) -> tuple[Floats, Floats]:
+def start(stack: RelaxedProblems) -> tuple[Floats, Floats]:
     """A strictly feasible point: shares by speed, raised where `floor` asks for more, and t a tenth of the way up."""
     total = stack.supply.sum((1, 2))
     open_ = stack.open.astype(float)
