@@ -7,16 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.shuffle.barrier_function import barrier_value, point_at
-from fedfleet.shuffle.bound import cut_values, cuts_of
-from fedfleet.shuffle.central_path import follow
-from fedfleet.shuffle.newton_step import newton_step
 from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.problem import least_possible
 from fedfleet.shuffle.relaxed import relaxed_paths, solve_relaxed
-from fedfleet.shuffle.relaxed_problems import relaxed_problems, relaxed_value, start
+from fedfleet.shuffle.relaxed_problems import relaxed_problems, relaxed_value
 from fedfleet.shuffle.simple_plans import identity, proportional
-from fedfleet.shuffle.slsqp import _gradient, _parts, _value, solve_slsqp
+from fedfleet.shuffle.slsqp import solve_slsqp
 from tests.shuffle.users import user, users
 
 
@@ -60,66 +56,6 @@ def test_never_worse_than_slsqp(classes, devices, samples, alpha, bits, flags):
     assert relaxed.bound is not None and relaxed.objective - relaxed.bound <= 0.002 * relaxed.objective
 
 
-def test_slsqp_with_numerical_gradients_reaches_the_same():
-    problem = user(3, 3, 3, 40)
-    reference = solve_slsqp(problem)
-    assert solve_relaxed(problem).objective <= reference.objective * (1 + 1e-4)
-    assert reference.objective <= solve_relaxed(problem).objective * 1.01
-
-
-def test_slsqps_gradient_against_differences():
-    for flags in ({}, {"js_root": True}, {"time_balance": False}):
-        parts = _parts(user(3, 5, 3, 100, **flags))
-        flat = np.random.default_rng(0).random(len(parts.rows) * 3)
-        step = 1e-6 * np.eye(len(flat))
-        numeric = [(_value(parts, flat + e)[0] - _value(parts, flat - e)[0]) / 2e-6 for e in step]
-        np.testing.assert_allclose(_gradient(parts, flat), numeric, atol=1e-5)
-
-
-@settings(deadline=None, derandomize=True, max_examples=10)
-@given(st.integers(0, 1000), st.booleans(), st.booleans(), st.booleans())
-def test_the_newton_step_against_dense_differences(seed, balanced, root, floored):
-    """Along every feasible direction, by finite differences: Hessian times structured step = - gradient."""
-    stack = relaxed_problems([user(seed, 3, 3, 40, time_balance=balanced, js_root=root)])
-    if floored:
-        stack = dataclasses.replace(stack, floor=stack.floor + 0.5)
-    mu, beta = np.array([0.02]), np.ones(1)
-    plan, t = start(stack)
-    t = t + 0.1  # well inside, where differences are accurate
-
-    def phi(change, rise):
-        return barrier_value(stack, point_at(stack, plan + change, t + rise), mu)[0]
-
-    ways = []
-    for i, v in np.argwhere(stack.supply[0] > 0.0):
-        for j in range(2):
-            way = np.zeros_like(plan)
-            way[0, i, v, j], way[0, i, v, 2] = 1.0, -1.0
-            ways.append((way, 0.0))
-    if root:  # the root's price is concave in t, where the step is made to descend instead: compare at fixed t
-        stack = dataclasses.replace(stack, pinned=t)
-    else:
-        ways.append((np.zeros_like(plan), 1.0))
-    got = newton_step(stack, point_at(stack, plan, t), mu, beta)
-    np.testing.assert_allclose(got.plan.sum(3), 0.0, atol=1e-9)
-    h = 1e-3 * plan[plan > 0.0].min()
-    e = h / max(np.abs(got.plan).max(), np.abs(got.t).max())
-    step, rise = e * got.plan, e * got.t
-    along = (phi(step, rise) - phi(-step, -rise)) / (2 * e)
-    assert along == pytest.approx(-got.decrement[0], rel=1e-3)
-    slopes, curved = [], []
-    for way, up in ways:
-        d, r = h * way, h * up
-        slopes.append((phi(d, r) - phi(-d, -r)) / (2 * h))
-        corners = (
-            phi(step + d, rise + r) - phi(step - d, rise - r) - phi(d - step, r - rise) + phi(-step - d, -rise - r)
-        )
-        curved.append(corners / (4 * e * h))
-    np.testing.assert_allclose(
-        curved, -np.array(slopes), atol=2e-3 * np.abs(slopes).max()
-    )  # Hessian x step = -gradient
-
-
 def test_alpha_zero_minimises_latency_alone():
     problem = user(5, 4, 3, 60, alpha=0.0)
     relaxed = solve_relaxed(problem)
@@ -160,15 +96,3 @@ def test_a_stack_equals_its_members():
     together = relaxed_value(stack, plans / stack.mass[:, None, None, None])
     alone = [solve_relaxed(p, certificate=False).objective for p in problems]
     np.testing.assert_allclose(together, alone, rtol=1e-5)
-
-
-def test_a_cut_holds_wherever_it_is_evaluated():
-    """Any multipliers give a bound: here of a path stopped far too early."""
-    problem = user(11, 5, 3, 80)
-    stack = relaxed_problems([problem])
-    rough = cuts_of(stack, follow(stack, gap=0.3))
-    t = np.linspace(stack.least[0], 0.69, 30)
-    bound = (cut_values(rough, t)[0] + stack.alpha[0] * t).min() * stack.unit[0]
-    assert bound <= solve_relaxed(problem).objective
-    values = cut_values(rough, t)[0]
-    assert (values[1:-1] >= (values[:-2] + values[2:]) / 2 - 1e-12).all()  # concave

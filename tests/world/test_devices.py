@@ -8,7 +8,7 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys
-from fedfleet.world.devices import device_file, homogeneous, spread
+from fedfleet.world.devices import device_file, homogeneous, levelled, spread
 
 KEYS = client_keys(300)
 
@@ -181,3 +181,12 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     broken.write_text('{"format": ')
     with pytest.raises(BadInput, match="cannot be read as JSON"):
         device_file(str(broken))(KEYS[:1], 0)
+
+
+def test_levelled_devices_are_all_the_median_one():
+    keys = client_keys(51)
+    price = Cost(np.ones(51), np.full(51, 1e7), np.full(51, 1e7))
+    source = spread()(keys, 2)
+    took = source.seconds(np.arange(51), price, 0.0, np.zeros(51, np.int64))
+    flat = levelled(source).seconds(np.arange(51), price, 0.0, np.zeros(51, np.int64))
+    assert (flat == np.median(took)).all()
