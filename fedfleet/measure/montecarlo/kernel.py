@@ -113,13 +113,14 @@ def _elapsed(c, trace, te, need, limit, period, offsets, begins, ends, base, ind
 
 @njit(cache=True, nogil=True)
 def simulate(
-    seed, k, by_deadline, limit, quantile, rounds, trips, t_break, released,
+    seed, k, by_deadline, limit, quantile, rounds, trips, most_empty, t_break, released,
     n, has_devices, size, device_of, down, down_offsets, up, up_offsets, compute,
     has_states, t_cost, trace_of, start, period, offsets, begins, ends, total,
 ):  # fmt: skip
     """One simulated training: successes per client and the virtual time at the end.
 
-    Client c has the device device_of[c] and follows the trace trace_of[c].
+    Client c has the device device_of[c] and follows the trace trace_of[c]. The time is infinite if trips are counted and
+    nobody is ready for more than `most_empty` rounds in a row.
     """
     successes = np.zeros(n, np.int64)
     chosen = np.empty(max(k, 1), np.int64)
@@ -142,7 +143,7 @@ def simulate(
                 count += 1
             _file(c, at, change, head, link)
     z = _scramble(np.uint64(seed) + _GOLDEN)
-    t, done_rounds, done_trips = 0.0, 0, 0
+    t, done_rounds, done_trips, empty = 0.0, 0, 0, 0
     while done_rounds < rounds if by_deadline else done_trips < trips:
         t += t_break
         if has_states:
@@ -174,7 +175,11 @@ def simulate(
                 at += 1
         done_rounds += 1
         if count == 0:
+            empty += 1
+            if not by_deadline and empty > most_empty:
+                return successes, np.inf
             continue
+        empty = 0
         # Who: everyone if there are not enough, a shuffle of the ready ones if there are few, else drawing until found.
         m = 0
         if count < 2 * k:

@@ -39,10 +39,13 @@ def simulate(
     t_cost: float,
     by_deadline: bool,
 ) -> tuple[list[int], float]:
-    """One simulated training: successes per client and the virtual time at the end."""
+    """One simulated training: successes per client and the virtual time at the end.
+
+    That time is infinite if trips are counted and nobody is ever ready when a round begins.
+    """
     n = settings.clients(devices, states)
     draws, successes = Draws(seed), [0] * n
-    t, rounds, trips = 0.0, 0, 0
+    t, rounds, trips, empty = 0.0, 0, 0, 0
     while rounds < settings.rounds if by_deadline else trips < settings.trips:
         t += settings.t_break
         rounds += 1
@@ -56,6 +59,9 @@ def simulate(
                 took.append(cost)
             else:
                 took.append(elapsed(states, c, moments[c], math.ceil(cost) if settings.released else cost))
+        empty = 0 if chosen else empty + 1
+        if not by_deadline and empty > settings.most_empty_rounds(states):
+            return successes, math.inf
         if not chosen:
             continue
         if by_deadline:

@@ -59,13 +59,13 @@ def simulate(
     t_cost: float,
     by_deadline: bool,
 ) -> tuple[Ints, float]:
-    """One fast simulation: successes per client, virtual time at the end."""
+    """One fast simulation: successes per client, virtual time at the end (infinite: nobody is ever ready again)."""
     n = settings.clients(devices, states)
     d, s = devices, states.traces if states is not None else None
     compute = settings.compute_seconds(1.0) * d.seconds_per_sample if d is not None else _NO_FLOATS
     return kernel()(
         np.uint64(seed), settings.k, by_deadline, settings.deadline if by_deadline else math.inf, settings.ready_share,
-        settings.rounds, settings.trips, settings.t_break, settings.released, n,
+        settings.rounds, settings.trips, settings.most_empty_rounds(states), settings.t_break, settings.released, n,
         d is not None, settings.size_kb, everyones_row(d.of, len(d.ids)) if d else _NO_ROWS,
         d.down if d else _NO_FLOATS, d.down_offsets if d else _NO_INTS,
         d.up if d else _NO_FLOATS, d.up_offsets if d else _NO_INTS, compute,
@@ -112,6 +112,11 @@ def one_value(
     found = [simulate(settings, d, s, seed=seed, t_cost=c, by_deadline=by_deadline) for c in costs.tolist()]
     if by_deadline:
         return float(np.mean([ratio(settings, successes) for successes, _ in found]))
+    if any(math.isinf(seconds) for _, seconds in found):
+        raise BadInput(
+            f"{name}: rounds begin every {settings.t_break:g} s, and nobody is ever ready at such a moment; "
+            "give another t_break, or states that are ready for longer"
+        )
     scale = settings.trips / settings.k * settings.t_break_asked
     return float(np.mean([seconds for _, seconds in found])) / scale
 

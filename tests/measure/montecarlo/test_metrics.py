@@ -1,6 +1,7 @@
 """The six metrics: the released program's values, the printed ones, and laws that need no data."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from fedfleet.core.fleet import (
     device_table,
     take_states,
 )
+from fedfleet.measure.montecarlo import literal
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, ratio, simulate, state_scores
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
@@ -119,6 +121,18 @@ def test_what_can_be_measured_depends_on_what_is_there():
         measure("DevMC-R", Settings(k=3), devices, None)
     with pytest.raises(BadInput, match="row i of each is client i"):
         measure("InterMC-R", Settings(k=1), devices, StateTable(np.array(["a"]), traces_of([((0.0, 9.0),)], [10.0])))
+
+
+def test_a_fleet_that_rounds_never_meet_is_refused_instead_of_waited_for():
+    # Rounds begin every 20 s; these clients are ready at odd multiples of 10 s only.
+    odd = StateTable(np.array(["a", "b"]), traces_of([((10.0, 11.0),), ((30.0, 32.0),)], [20.0, 40.0]))
+    asked = Settings(k=1, rounds=50, trips=10)
+    for semantics in ("paper", "released"):
+        with pytest.raises(BadInput, match="StatMC-T: rounds begin every 20 s, and nobody is ever ready"):
+            measure("StatMC-T", replace(asked, semantics=semantics), None, odd)
+    assert measure("StatMC-R", asked, None, odd).value == 0.0
+    assert literal.simulate(asked, None, odd, seed=0, t_cost=1.0, by_deadline=False) == ([0, 0], math.inf)
+    assert math.isfinite(measure("StatMC-T", replace(asked, t_break_asked=7.0), None, odd).value)
 
 
 def test_single_states_are_scored_and_named():

@@ -8,7 +8,6 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import (
     StateTable,
-    availability,
     device_table,
     take_devices,
     take_states,
@@ -17,7 +16,6 @@ from fedfleet.core.fleet import (
 )
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical import write_devices, write_states
-from tests.real import DEVICE_BASE, STATE_BASE, device_case, needs_data, state_case
 from tests.worlds import traces_of
 
 DEVICES = device_table(
@@ -25,6 +23,8 @@ DEVICES = device_table(
     np.array([[0.0, 0.0], [0.02, 0.08], [0.0, 0.0]]), np.array([4.0, np.nan, 2.0]), np.array([1024.0, np.nan, np.nan]),
     np.array([0.0, 0.5, 0.0]),
 )  # fmt: skip
+
+
 STATES = StateTable(
     np.array(["x", "y"]), traces_of([((0.0, 10.0), (20.0, 30.0)), ((5.0, 6.0),)], [100.0, 50.0], [1000.0, -7.0])
 )
@@ -163,38 +163,3 @@ def test_an_npz_that_holds_objects_is_not_unpickled(tmp_path):
     np.savez(path, format=np.array("fedfleet/devices@1"), id=np.array([{"a": 1}], dtype=object))
     with pytest.raises(BadInput, match="cannot be read"):
         load_devices(path)
-
-
-def test_prefixes(tmp_path):
-    with pytest.raises(BadInput, match="did you mean 'flhetbench'"):
-        load_devices("flhetbensh:x")
-    with pytest.raises(BadInput, match="has no states"):
-        load_states("fsreal:")
-    with pytest.raises(BadInput, match="no file"):
-        load_devices(str(tmp_path / "none.json"))
-    assert len(load_devices("fsreal:")) == len(load_devices("fsreal")) == 72
-
-
-@needs_data
-def test_flhetbench_files():
-    assert len(load_devices(DEVICE_BASE)) == 168
-    case = load_devices(device_case(1))
-    assert len(case) == 100
-    assert 3 * case.seconds_per_sample[0] == pytest.approx(1.44, abs=0.005), "the compute term of the printed values"
-    states = load_states(STATE_BASE)
-    assert len(states) == 710
-    assert availability(states).mean() == pytest.approx(0.095, abs=0.001)
-    assert [len(set(load_states(state_case(i)).ids)) for i in (1, 2, 3, 4)] == [6, 13, 16, 27]
-
-
-def test_flhetbench_files_that_are_malformed(tmp_path):
-    (tmp_path / "d.json").write_text(json.dumps([{"tcp_speed_results": [1.0]}, {"tcp_speed_results": [0]}]))
-    with pytest.raises(BadInput, match="device 1"):
-        load_devices(f"flhetbench:{tmp_path}/d.json")
-    timers = {"7": {"trace_start": 10, "trace_end": 5, "ready_time": [[1, 2]]}, "8": {"ready_time": []}}
-    (tmp_path / "t.json").write_text(json.dumps(timers))
-    with pytest.raises(BadInput, match="state 7: trace_end"):
-        load_states(f"flhetbench:{tmp_path}/t.json")
-    (tmp_path / "ids.json").write_text('["8"]')
-    with pytest.raises(BadInput, match=r"state 8 .* never ready"):
-        load_states(f"flhetbench:{tmp_path}/t.json#{tmp_path}/ids.json")
