@@ -20,6 +20,7 @@ from fedfleet.world.samplers.dpcsm import sample_dpcsm
 
 StateRecipe = Callable[[Keys, int], StateSource]
 _PIECE = 1 << 16  # traces looked up at once
+_SHORT, _PART = 100.0, 2.0**-10  # seconds
 
 
 def always_on() -> StateRecipe:
@@ -53,11 +54,13 @@ def daily(
         index = np.arange(sessions)
         # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
         slot = day / sessions
-        length = np.floor(share * slot)
-        length = np.maximum(length, 1.0)
+        # Sessions last whole seconds; short ones are cut to parts of a second that add up exactly, to keep their share.
+        grain = np.where(share * slot >= _SHORT, 1.0, _PART)
+        length = np.maximum(np.floor(share * slot / grain) * grain, _PART)
         offset = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
         offset = offset ** (1.0 + swing * (index < (sessions + 1) // 2))
-        begins = np.asarray(index * slot + np.floor(offset * (slot - length[:, None])), np.float64)
+        later = np.floor(offset * (slot - length[:, None]) / grain[:, None]) * grain[:, None]
+        begins = np.asarray(index * slot + later, np.float64)
         ends = np.minimum(begins + length[:, None], (index + 1) * slot)
         offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
         return interval_states(traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel()))

@@ -37,6 +37,13 @@ def test_daily_shares_are_near_ready(ready, sessions):
     assert shares.max() < 1.55 * ready + 0.01
 
 
+@pytest.mark.parametrize(("day", "sessions"), [(60.0, 7), (8.0, 4), (86400.0, 20_000)])
+def test_short_slots_keep_the_share_too(day, sessions):
+    source = daily(ready=0.3, sessions=sessions, day=day)(KEYS[:60], 0)
+    moments = np.random.default_rng(0).uniform(0.0, day, 400)
+    assert daily_shares(source, np.sort(moments)).mean() == pytest.approx(0.3, abs=0.03)
+
+
 def test_every_day_is_the_same_day():
     source = daily(ready=0.3)(KEYS, 0)
     assert all(np.array_equal(source.online(t), source.online(t + 3 * DAY)) for t in (0.0, 7777.0, 50_000.0))

@@ -1,20 +1,9 @@
 """Convolutional networks have the shapes of the papers they come from."""
 
 import numpy as np
-import pytest
-import torch
 
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.nets.vision import CifarCnn, TwoConvNet
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    """Small batches gain nothing from threads, and lose much where other tests use the cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def test_the_femnist_model_is_convnet2():
