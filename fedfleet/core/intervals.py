@@ -55,8 +55,7 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
     # Sums restart at each client, so that a client's numbers do not depend on its neighbours.
     before = np.empty_like(lengths)
     total = np.empty(len(start))
-    parts = running * 1024.0
-    if np.array_equal(parts, np.rint(parts)) and parts[-1] < 2.0**52:  # sums of such numbers are exact in any order
+    if running[-1] < 2.0**42 and not np.remainder(running, 2.0**-10).any():  # such sums are exact in any order
         before[:] = running[:-1] - running[offsets[:-1]][owner]
         total[:] = running[offsets[1:]] - running[offsets[:-1]]
     else:

@@ -101,7 +101,7 @@ def fixed_devices(
 def device_file(path: str) -> DeviceRecipe:
     """Client i has row i of a devices file or base; link speeds are drawn anew from the row's measurements at every trip.
 
-    `path` is a file (.json, .npz) or a prefixed base such as flhetbench:PATH.
+    `path` is a file (.json, .npz), or a base with its prefix, for example flhetbench:PATH.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:

@@ -17,7 +17,8 @@ def mobile(
     """ShuffleFL's dynamics: bandwidth times omega at every trip, computing time times a coefficient that changes by the hour.
 
     omega of Eq. (15), read as 1 if x <= 0, else min(x, 2), with x ~ N(1, sd). The Tracer dataset of the paper is not public,
-    so the capability left to us is drawn evenly between 1 - `load` and 1 for each client and `period`.
+    so the share of its speed that a device has left for training is drawn evenly between 1 - `load` and 1 for each client and
+    `period`.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:

@@ -57,10 +57,14 @@ def daily(
         # Sessions last whole seconds; short ones are cut to parts of a second that add up exactly, to keep their share.
         grain = np.where(share * slot >= _SHORT, 1.0, _PART)
         length = np.maximum(np.floor(share * slot / grain) * grain, _PART)
-        offset = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
-        offset = offset ** (1.0 + swing * (index < (sessions + 1) // 2))
-        later = np.floor(offset * (slot - length[:, None]) / grain[:, None]) * grain[:, None]
-        begins = np.asarray(index * slot + later, np.float64)
+        begins = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
+        # In place from here on: a million clients have many sessions.
+        np.power(begins, 1.0 + swing * (index < (sessions + 1) // 2), out=begins)
+        begins *= (slot - length)[:, None]
+        begins /= grain[:, None]
+        np.floor(begins, out=begins)
+        begins *= grain[:, None]
+        begins += index * slot
         ends = np.minimum(begins + length[:, None], (index + 1) * slot)
         offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
         return interval_states(traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel()))
@@ -69,7 +73,7 @@ def daily(
 
 
 def state_file(path: str) -> StateRecipe:
-    """Client i has row i of a states file or base: a file (.json, .npz) or a prefixed base such as flhetbench:TIMERS#IDS."""
+    """Client i has row i of a states file (.json, .npz) or of a base, for example flhetbench:TIMERS#IDS."""
 
     def recipe(keys: Keys, seed: int) -> StateSource:
         del seed

@@ -34,5 +34,5 @@ def test_the_last_hidden_layer_counts():
 
 def test_a_model_without_a_linear_layer_is_refused():
     task = task_of(lambda: nn.Conv1d(1, 1, 1))
-    with pytest.raises(BadInput, match=r"toy: .* this model has none"):
+    with pytest.raises(BadInput, match=r"toy: .* this model has no linear layer"):
         class_features(task, task.init(0), np.arange(6))

@@ -78,7 +78,7 @@ def planning_seconds(profile: str, classes: int, devices: float, *, merged: bool
 
     The table is that of the nearest number of classes, the smaller of two equally near. Between measured numbers of devices
     (3 to 6; to 5 for 5 classes, 7 alone for 8) seconds are interpolated geometrically, outside they are those of the nearest.
-    5 and 8 classes were never merged, and one device has nothing to plan: 0.
+    For 5 and 8 classes the paper never merged any. A single device has nothing to plan, which takes 0 seconds.
 
     >>> planning_seconds("raspberry_pi4", 62, 5, merged=True), planning_seconds("raspberry_pi4", 47, 9, merged=False)
     (29.98, 1899.56)

@@ -32,7 +32,7 @@ def merge_classes(features: Floats, gamma: float, seed: int) -> Ints:
         return np.arange(classes)
     if not np.isfinite(features).all():
         odd = int(np.flatnonzero(~np.isfinite(features).all(1))[0])
-        raise BadInput(f"shuffle: the features of class {odd} are not numbers; give classes without samples zeros")
+        raise BadInput(f"shuffle: the features of class {odd} are not numbers; use zeros for classes without samples")
     if wanted == 1:
         return np.zeros(classes, np.int64)
     luck = int(stream(seed, "merging").integers(2**31))
@@ -89,14 +89,14 @@ def _check_fit(plan: Ints, held: Ints) -> None:
     devices, count = held.shape
     if plan.shape != (devices, count, devices):
         raise BadInput(
-            f"shuffle: the plan has shape {plan.shape}, not {(devices, count, devices)}; plan the same groups"
+            f"shuffle: the plan has shape {plan.shape}, not {(devices, count, devices)}; make the plan for these groups"
         )
     wrong = np.argwhere((plan.sum(2) != held) | (plan < 0).any(2))
     if len(wrong):
         v, g = wrong[0].tolist()
         raise BadInput(
             f"shuffle: the plan hands out {plan[v, g].tolist()} of group {g} from device {v}, which holds {held[v, g]}; "
-            "give whole numbers from 0 that add up"
+            "a row must hold whole numbers, 0 or more, that add up to what the device holds"
         )
 
 
@@ -107,7 +107,7 @@ def _clusters(features: Floats, wanted: int, luck: int) -> Ints:
         manifold: Any = import_module("sklearn.manifold")
     except ImportError:
         raise BadInput(
-            "shuffle: merging classes needs scikit-learn; install fedfleet[train] or say gamma = 1"
+            "shuffle: merging classes needs scikit-learn; install fedfleet[train] or set gamma = 1"
         ) from None
     differ = min(features.shape) > 1 and bool(np.ptp(features, axis=0).max() > 0.0)
     embed = manifold.TSNE(

@@ -26,12 +26,12 @@ Gateway = Literal[
     "ours", "mixed", "raspberry_pi4", "jetson_nano_1", "jetson_nano_2", "jetson_tx2_1", "jetson_tx2_2",
     "jetson_xavier_1", "jetson_xavier_2",
 ]  # fmt: skip
-SLOWEST = 1e-6  # seconds per sample of a device that is said to need none: plans divide by it
+LEAST_SECONDS = 1e-6  # per sample, assumed of a device that claims to need none: plans divide by this number
 
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """How a user plans."""
+    """The settings of the rule."""
 
     solver: str
     alpha: float | str
@@ -59,8 +59,9 @@ def shufflefl(
     false, IV the default. `adaptive` scales alpha by how slow a user was (Eq. 8-10; `printed_eq8` takes Eq. 8 as printed,
     whose ratios are upside down). `alpha` is never stated in the paper: "auto" gives both terms equal weight.
 
-    `gateway` charges the time of planning: of our own solver ("ours"), or of the paper's on one of its gateways or an even
-    mixture of them, which then merge classes as its Table 5 says. `gamma` merges classes to that share whoever plans.
+    `gateway` says whose planning time is charged: that of our own solver ("ours"), or that of the paper's solver on one of
+    its gateways or an even mixture of them; these also merge classes, as the paper's Table 5 says. If `gamma` is given,
+    classes are merged down to that share of them, whatever the gateway.
     """
     way = _Way(solver, alpha, time_balance, adaptive, printed_eq8, gateway, gamma)
     known = cache(facts)
@@ -102,7 +103,7 @@ def _counts(visit: Visit, task: TaskFacts) -> Ints:
 def _problem(way: _Way, visit: Visit, counts: Ints, task: TaskFacts) -> Problem:
     able = visit.able
     return problem_from({
-        "counts": counts, "seconds_per_sample": np.maximum(able.seconds_per_sample, SLOWEST), "up_bps": able.up_bps,
+        "counts": counts, "seconds_per_sample": np.maximum(able.seconds_per_sample, LEAST_SECONDS), "up_bps": able.up_bps,
         "down_bps": able.down_bps, "bits_per_sample": task.bits_per_sample, "epochs": task.epochs, "alpha": way.alpha,
         "time_balance": way.balance,
     })  # fmt: skip
@@ -205,7 +206,7 @@ def moved(visit: Visit, task: TaskFacts, plan: Ints) -> tuple[Ints, ...]:
 
 
 def _stats(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints) -> dict[str, float]:
-    """Before and after by class, whatever was merged, so that people compare the same things."""
+    """Imbalance and latency before and after, always counted by class, so that runs with merged classes compare too."""
     whole = replace(problem, counts=_counts(visit, task))
     after, before = score(whole, plan), score(whole, identity(whole))
 

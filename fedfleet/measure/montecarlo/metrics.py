@@ -139,7 +139,7 @@ def measure(
 ) -> Measured:
     """A metric over seeds 0, 1, ..; with `until_se` more seeds are added until the standard error is small enough."""
     if name not in available(devices, states):
-        raise BadInput(f"{name} cannot be measured from this: DevMC needs devices, StatMC states, InterMC both")
+        raise BadInput(f"{name} cannot be measured from these files: DevMC needs devices, StatMC states, InterMC both")
     warm_up(settings, *parts_of(name, devices, states))
     start = time.perf_counter()
     values: list[float] = []

@@ -170,7 +170,7 @@ def _any_in_span(wrong: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def _offsets(path: str, name: str, offsets: np.ndarray, n: int, length: int) -> np.ndarray:
     if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != length or (np.diff(offsets) < 0).any():
-        raise BadInput(f"{path}: {name} must rise from 0 to {length} in {n + 1} steps")
+        raise BadInput(f"{path}: {name} must hold {n + 1} numbers that rise from 0 to {length}")
     return offsets.astype(np.int64)
 
 

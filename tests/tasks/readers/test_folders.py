@@ -58,5 +58,5 @@ def test_covid_fl_lists_of_hospitals(data):
 
 def test_a_table_without_its_columns_is_refused(data):
     written(data / "openimage" / "clients.csv", "who,what\n1,2\n")
-    with pytest.raises(BadInput, match="must name client, path and label"):
+    with pytest.raises(BadInput, match="must name the columns client, path and label"):
         openimage_vit()(0)

@@ -126,7 +126,7 @@ def test_bad_states_are_named(tmp_path, row, says):
         ({"seconds_per_sample": np.array([0.1, 0.2, np.nan])}, "device a: seconds_per_sample"),
         ({"seconds_per_batch": np.array([0.1, -0.2, 0.0])}, "device b: seconds_per_batch"),
         ({"seconds_per_batch": np.zeros(2)}, "seconds_per_batch must have 3 entries"),
-        ({"down_kbps_offsets": np.array([0, 2, 1, 6])}, "down_kbps_offsets must rise"),
+        ({"down_kbps_offsets": np.array([0, 2, 1, 6])}, "down_kbps_offsets must hold 4 numbers that rise from 0 to 6"),
         ({"format": np.array("other")}, "not fedfleet/devices@1"),
     ],
 )
