@@ -29,7 +29,7 @@ def fedgs(
     labels: LabelsOf,
     prior: Prior,
 ) -> EdgeRule:
-    """Devices take one step between averages at the edge, which asks those whose next batches together look like the world's data.
+    """One step between averages at the edge, which asks devices whose next batches together look like the world's data.
 
     Each of `syncs` averages asks `per_sync` devices: `random` of them evenly drawn, the rest chosen by GBP-CS so that the
     labels of all their batches come close to the world's shares.

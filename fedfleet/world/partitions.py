@@ -27,7 +27,7 @@ def iid() -> PartitionRecipe:
 
 
 def dirichlet(alpha: Positive = 0.5) -> PartitionRecipe:
-    """Each class is shared out by its own Dirichlet(alpha) draw over the clients: the smaller alpha, the less alike the clients."""
+    """Each class is shared out by its own Dirichlet(alpha) draw over the clients: with a small alpha clients differ much."""
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         labels, owner = dataset.y[rows], np.empty(len(rows), np.int64)
