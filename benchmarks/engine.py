@@ -1,8 +1,9 @@
 """Speed of the engine: events per second with the journal and its digest, on a task that trains nothing.
 
-    python -m benchmarks.engine [--rounds 200] [--json]
+    python -m benchmarks.engine [--rounds 200] [--world spread|builtin] [--json]
 
 One journal row per task sent and per task ended; interval states; each size in a process of its own, for its memory.
+`--world builtin` runs a million clients whose devices and states are drawn from the built-in base, 100 rounds of 1,000.
 """
 
 from __future__ import annotations
@@ -15,25 +16,60 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-SIZES = ((100_000, 1_000), (100_000, 10_000), (1_000_000, 1_000))
+if TYPE_CHECKING:
+    from fedfleet.core.parts import World
+
+# (clients, cohort) of each world, and its rounds unless told otherwise
+SIZES = {
+    "spread": (((100_000, 1_000), (100_000, 10_000), (1_000_000, 1_000)), 200),
+    "builtin": (((1_000_000, 1_000),), 100),
+}
 
 
-def measure(clients: int, cohort: int, rounds: int) -> dict[str, float]:
-    """Build a fleet and run it; the clock starts with the first event."""
-    from fedfleet.choose.uniform import uniform
-    from fedfleet.core.parts import Plan, World
-    from fedfleet.core.records import Stop
+def spread_world(clients: int) -> World:
+    """Every client has a device and a day of its own."""
+    from fedfleet.core.parts import World
     from fedfleet.core.rng import client_keys
-    from fedfleet.pace.rounds import deadline
-    from fedfleet.runtime import journal as journals
-    from fedfleet.runtime.simulate import simulate
-    from fedfleet.testing.toys import idle, no_data, opaque_executor
+    from fedfleet.testing.toys import no_data
     from fedfleet.world.devices import spread
     from fedfleet.world.states import daily
 
     keys = client_keys(clients)
-    world = World(keys, spread()(keys, 0), daily(sessions=6)(keys, 0), no_data(clients))
+    return World(keys, spread()(keys, 0), daily(sessions=6)(keys, 0), no_data(clients))
+
+
+def builtin_world(clients: int) -> World:
+    """Clients whose devices and states are drawn evenly from the built-in base, as `fedfleet sample` draws them."""
+    from fedfleet.core.fleet import take_devices, take_states
+    from fedfleet.core.parts import World
+    from fedfleet.core.rng import client_keys, stream
+    from fedfleet.testing.toys import no_data
+    from fedfleet.world.bases import load_devices, load_states
+    from fedfleet.world.devices import table_devices
+    from fedfleet.world.states import interval_states
+
+    keys = client_keys(clients)
+    base = load_devices("builtin")
+    devices = take_devices(base, stream(0, "sample").integers(len(base), size=clients))
+    states = load_states("builtin")
+    states = take_states(states, stream(1, "sample").integers(len(states), size=clients))
+    return World(keys, table_devices(devices, keys, 0), interval_states(states.traces), no_data(clients))
+
+
+def measure(world_name: str, clients: int, cohort: int, rounds: int) -> dict[str, float]:
+    """Build a fleet and run it; the clock starts with the first event."""
+    from fedfleet.choose.uniform import uniform
+    from fedfleet.core.parts import Plan
+    from fedfleet.core.records import Stop
+    from fedfleet.pace.rounds import deadline
+    from fedfleet.runtime import journal as journals
+    from fedfleet.runtime.simulate import simulate
+    from fedfleet.testing.toys import idle, opaque_executor
+
+    world = {"spread": spread_world, "builtin": builtin_world}[world_name](clients)
+    built = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     plan = Plan(
         0, idle(), uniform(), deadline(cohort, seconds=120), Stop(rounds=rounds, evaluate_every=10**9), {}, clients
     )
@@ -45,29 +81,24 @@ def measure(clients: int, cohort: int, rounds: int) -> dict[str, float]:
         seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"clients": clients, "cohort": cohort, "events": journal.position, "seconds": seconds,
-            "events_per_second": journal.position / seconds, "peak_mb": peak}  # fmt: skip
+            "events_per_second": journal.position / seconds, "built_mb": built, "peak_mb": peak}  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--world", choices=sorted(SIZES), default="spread")
     parser.add_argument("--one", type=int, nargs=2, metavar=("CLIENTS", "COHORT"))
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
+    sizes, usual_rounds = SIZES[asked.world]
+    rounds = usual_rounds if asked.rounds is None else asked.rounds
     if asked.one:
-        print(json.dumps(measure(*asked.one, asked.rounds)))
+        print(json.dumps(measure(asked.world, *asked.one, rounds)))
         return
-    for clients, cohort in SIZES:
-        words = [
-            sys.executable,
-            "-m",
-            "benchmarks.engine",
-            "--one",
-            str(clients),
-            str(cohort),
-            "--rounds",
-            str(asked.rounds),
-        ]
+    for clients, cohort in sizes:
+        words = [sys.executable, "-m", "benchmarks.engine", "--world", asked.world, "--rounds", str(rounds)]
+        words += ["--one", str(clients), str(cohort)]
         got = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
         if asked.json:
             print(json.dumps(got))

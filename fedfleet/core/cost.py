@@ -1,9 +1,12 @@
 """The cost of a task, Eq. (3) of FLHetBench: |theta|/B_up + |theta|/B_down + |D| S_comp (+ unavailable time and t_break).
 
-Unavailable time comes from the state source, t_break from the pacing policy: neither belongs to a device.
+To this we add, for devices that say so, a fixed time for every training batch, whatever its size. Unavailable time
+comes from the state source, t_break from the pacing policy: neither belongs to a device.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,8 +16,18 @@ from fedfleet.core.records import Cost, Floats
 TRAINING_PASSES = 3.0
 
 
-def seconds_of(cost: Cost, down_kbps: Floats, up_kbps: Floats, seconds_per_sample: Floats, latency: Floats) -> Floats:
+def seconds_of(
+    cost: Cost,
+    down_kbps: Floats,
+    up_kbps: Floats,
+    seconds_per_sample: Floats,
+    latency: Floats,
+    *,
+    seconds_per_batch: Floats | float = 0.0,
+) -> Floats:
     """Seconds for download, training and upload; speeds in kbit/s, `seconds_per_sample` is inference time.
+
+    `seconds_per_batch` is what a training batch takes besides its samples; it is not tripled.
 
     >>> one = Cost(np.array([10.0]), np.array([1e6]), np.array([1e6]))
     >>> seconds_of(one, np.array([8000.0]), np.array([4000.0]), np.array([0.1]), np.array([0.0]))
@@ -22,11 +35,14 @@ def seconds_of(cost: Cost, down_kbps: Floats, up_kbps: Floats, seconds_per_sampl
     """
     bits = 8.0 / 1000.0
     transfer = cost.bytes_down * bits / down_kbps + cost.bytes_up * bits / up_kbps
-    return np.asarray(transfer + TRAINING_PASSES * cost.samples * seconds_per_sample + latency, np.float64)
+    seconds = transfer + TRAINING_PASSES * cost.samples * seconds_per_sample + latency
+    if cost.batches is not None:
+        seconds = seconds + seconds_per_batch * cost.batches
+    return np.asarray(seconds, np.float64)
 
 
 def scaled(cost: Cost, byte_scale: float) -> Cost:
-    """The cost as if the model had its declared size: bytes scale, samples do not."""
+    """The cost as if the model had its declared size: bytes scale, samples and batches do not."""
     if byte_scale == 1.0:
         return cost
-    return Cost(cost.samples, cost.bytes_down * byte_scale, cost.bytes_up * byte_scale, cost.batches)
+    return replace(cost, bytes_down=cost.bytes_down * byte_scale, bytes_up=cost.bytes_up * byte_scale)

@@ -1,4 +1,8 @@
-"""Fleets as tables: devices and states in columns, row i for client i. Read by the world, measured by the metrics."""
+"""Fleets as tables: devices and states in columns. Read by the world, measured by the metrics.
+
+Row i is client i's, unless clients share rows (`core.sharing`): then client c has row `of[c]`, and the length of a table
+is its number of clients, not of its rows.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +15,15 @@ from numpy.typing import NDArray
 
 from fedfleet.core.intervals import Traces
 from fedfleet.core.records import Floats, Ints
-
-Names = NDArray[np.str_]
+from fedfleet.core.sharing import Names, RowNumbers, rows_taken
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceTable:
     """Devices: each row owns a span of measured link speeds in kbit/s; an empty span of `up` means: drawn from `down`.
 
-    `seconds_per_sample` is inference time; `latency` is [low, high] in seconds; NaN where cores or memory are unknown.
+    `seconds_per_sample` is inference time; `seconds_per_batch` is what each training batch takes besides its samples;
+    `latency` is [low, high] in seconds; NaN where cores or memory are unknown.
     """
 
     ids: Names
@@ -31,20 +35,22 @@ class DeviceTable:
     latency: Floats
     cores: Floats
     memory_mb: Floats
+    seconds_per_batch: Floats
+    of: RowNumbers | None = None
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.ids) if self.of is None else len(self.of)
 
 
 @dataclass(frozen=True, slots=True)
 class StateTable:
-    """When clients can be reached: names and ready intervals."""
+    """When clients can be reached: ready intervals, and the name of each trace (which client follows it: `traces.of`)."""
 
     ids: Names
     traces: Traces
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.traces)
 
 
 # How good each state is on its own: (states, deadline, clients a round, rounds, semantics) -> one score per row. Samplers of
@@ -60,6 +66,7 @@ def device_table(
     latency: Floats | None = None,
     cores: Floats | None = None,
     memory_mb: Floats | None = None,
+    seconds_per_batch: Floats | None = None,
 ) -> DeviceTable:
     """A table from rows."""
     n = len(ids)
@@ -68,6 +75,7 @@ def device_table(
         np.array(ids, np.str_), *flat(down), *flat(up if up is not None else [()] * n),
         np.asarray(seconds_per_sample, np.float64), np.zeros((n, 2)) if latency is None else latency,
         none if cores is None else cores, none if memory_mb is None else memory_mb,
+        np.zeros(n) if seconds_per_batch is None else seconds_per_batch,
     )  # fmt: skip
 
 
@@ -85,31 +93,58 @@ def take_spans(values: NDArray[Any], offsets: Ints, rows: Ints) -> tuple[NDArray
     return values[index], new
 
 
-def take_devices(table: DeviceTable, rows: Ints) -> DeviceTable:
-    """These rows of a device table, repetition allowed."""
+def take_devices(table: DeviceTable, clients: Ints) -> DeviceTable:
+    """A table of these clients of another, repetition allowed; clients that have the same device share its row."""
+    return _device_rows(table, *rows_taken(table.of, len(table.ids), clients))
+
+
+def _device_rows(table: DeviceTable, rows: Ints, of: RowNumbers | None) -> DeviceTable:
     return DeviceTable(
         table.ids[rows], *take_spans(table.down, table.down_offsets, rows), *take_spans(table.up, table.up_offsets, rows),
         table.seconds_per_sample[rows], table.latency[rows], table.cores[rows], table.memory_mb[rows],
+        table.seconds_per_batch[rows], of,
     )  # fmt: skip
 
 
-def take_states(table: StateTable, rows: Ints) -> StateTable:
-    """These rows of a state table, repetition allowed."""
+def take_states(table: StateTable, clients: Ints) -> StateTable:
+    """A table of these clients of another, repetition allowed; clients that have the same state share its trace."""
+    return _state_rows(table, *rows_taken(table.traces.of, len(table.ids), clients))
+
+
+def _state_rows(table: StateTable, rows: Ints, of: RowNumbers | None) -> StateTable:
     t = table.traces
     begins, offsets = take_spans(t.begins, t.offsets, rows)
     ends, _ = take_spans(t.ends, t.offsets, rows)
     before, _ = take_spans(t.before, t.offsets, rows)
     return StateTable(
-        table.ids[rows], Traces(t.start[rows], t.period[rows], offsets, begins, ends, before, t.total[rows])
+        table.ids[rows], Traces(t.start[rows], t.period[rows], offsets, begins, ends, before, t.total[rows], of)
     )
 
 
+def unshared_devices(table: DeviceTable) -> DeviceTable:
+    """The same fleet with one row for each client, as files and figures of single measurements need it."""
+    return table if table.of is None else _device_rows(table, table.of.astype(np.int64), None)
+
+
+def unshared_states(table: StateTable) -> StateTable:
+    """The same fleet with one row for each client."""
+    return table if table.traces.of is None else _state_rows(table, table.traces.of.astype(np.int64), None)
+
+
+def client_ids(table: DeviceTable | StateTable) -> Names:
+    """The name of each client's device or state."""
+    of = table.of if isinstance(table, DeviceTable) else table.traces.of
+    return table.ids if of is None else table.ids[of]
+
+
 def mean_kbps(table: DeviceTable) -> Floats:
-    """The mean measured download speed of each device."""
+    """The mean measured download speed of each client's device."""
     sums = np.add.reduceat(table.down, table.down_offsets[:-1])
-    return sums / np.diff(table.down_offsets)
+    means: Floats = sums / np.diff(table.down_offsets)
+    return means if table.of is None else means[table.of]
 
 
 def availability(table: StateTable) -> Floats:
-    """The share of its period for which each state is ready."""
-    return table.traces.total / table.traces.period
+    """The share of its period for which each client is ready."""
+    shares = table.traces.total / table.traces.period
+    return shares if table.traces.of is None else shares[table.traces.of]

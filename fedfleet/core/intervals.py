@@ -1,7 +1,8 @@
 """Arithmetic on periodic ready intervals, for many clients at once and without per-second arrays.
 
 A trace is a period and sorted disjoint half-open intervals inside it. Each client's intervals are searched on their
-own (a vectorised bisection), so that a client's answer never depends on who else is in the fleet.
+own (a vectorised bisection), so that a client's answer never depends on who else is in the fleet. Clients may share
+a trace.
 """
 
 from __future__ import annotations
@@ -12,19 +13,27 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Bools, Floats, Ints
+from fedfleet.core.sharing import RowNumbers, row_of
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """Ready intervals of all clients, flat: client i owns entries offsets[i] to offsets[i + 1]."""
+    """Ready intervals, flat: trace i owns entries offsets[i] to offsets[i + 1].
+
+    Client c follows trace `of[c]`; without `of`, trace c. The length is the number of clients.
+    """
 
     start: Floats
     period: Floats
     offsets: Ints
     begins: Floats  # phase at which an interval begins
     ends: Floats  # phase at which it ends
-    before: Floats  # ready seconds of this client's period before the interval
-    total: Floats  # ready seconds in a whole period, per client
+    before: Floats  # ready seconds of this trace's period before the interval
+    total: Floats  # ready seconds in a whole period
+    of: RowNumbers | None = None
+
+    def __len__(self) -> int:
+        return len(self.start) if self.of is None else len(self.of)
 
 
 def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: Floats) -> Traces:
@@ -46,7 +55,7 @@ def traces(start: Floats, period: Floats, offsets: Ints, begins: Floats, ends: F
     # Sums restart at each client, so that a client's numbers do not depend on its neighbours.
     before = np.empty_like(lengths)
     total = np.empty(len(start))
-    if np.array_equal(running, np.rint(running)) and running[-1] < 2.0**52:
+    if running[-1] < 2.0**42 and not np.remainder(running, 2.0**-10).any():  # such sums are exact in any order
         before[:] = running[:-1] - running[offsets[:-1]][owner]
         total[:] = running[offsets[1:]] - running[offsets[:-1]]
     else:
@@ -79,27 +88,33 @@ def _last_at_or_before(values: Floats, low: Ints, high: Ints, x: Floats) -> Ints
 
 def phase_of(t: Traces, clients: Ints, time: float) -> Floats:
     """Where in its period each client's trace is at `time`."""
-    return np.mod(time - t.start[clients], t.period[clients])
+    return _phase(t, row_of(t.of, clients), time)
+
+
+def _phase(t: Traces, rows: Ints, time: float) -> Floats:
+    return np.mod(time - t.start[rows], t.period[rows])
 
 
 def ready_until(t: Traces, clients: Ints, time: float) -> tuple[Bools, Floats]:
     """Is each client ready at `time`, and until when does that answer hold?"""
-    phase = phase_of(t, clients, time)
-    low, high = t.offsets[clients], t.offsets[clients + 1]
+    rows = row_of(t.of, clients)
+    phase = _phase(t, rows, time)
+    low, high = t.offsets[rows], t.offsets[rows + 1]
     i = _last_at_or_before(t.begins, low, high, phase)
     inside = (i >= low) & (phase < t.ends[np.maximum(i, 0)])
     following = i + 1
     wraps = following >= high
-    opens = np.where(wraps, t.begins[low] + t.period[clients], t.begins[np.minimum(following, len(t.begins) - 1)])
+    opens = np.where(wraps, t.begins[low] + t.period[rows], t.begins[np.minimum(following, len(t.begins) - 1)])
     change = np.where(inside, t.ends[np.maximum(i, 0)], opens)
     return inside, time + (change - phase)
 
 
 def finish_after(t: Traces, clients: Ints, time: float, seconds: Floats) -> Floats:
     """When each client has been ready for `seconds` since `time`; unready time in between only delays."""
-    phase = phase_of(t, clients, time)
-    low, high = t.offsets[clients], t.offsets[clients + 1]
-    total, period = t.total[clients], t.period[clients]
+    rows = row_of(t.of, clients)
+    phase = _phase(t, rows, time)
+    low, high = t.offsets[rows], t.offsets[rows + 1]
+    total, period = t.total[rows], t.period[rows]
     i = _last_at_or_before(t.begins, low, high, phase)
     at = np.maximum(i, low)
     used = np.where(i < low, 0.0, t.before[at] + np.minimum(phase, t.ends[at]) - t.begins[at])

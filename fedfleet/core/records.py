@@ -66,7 +66,7 @@ class Cost:
     samples: Floats
     bytes_down: Floats
     bytes_up: Floats
-    batches: Floats | None = None
+    batches: Floats | None = None  # training batches; None: not counted, so that batches cost nothing of their own
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "edges": {
         "hierfl": "fedfleet.edges.hierfl:hierfl",
         "fedgs": "fedfleet.edges.fedgs:fedgs",
-        "shufflefl": "fedfleet.shuffle.edge:shufflefl",
+        "shufflefl": "fedfleet.edges.shufflefl.rule:shufflefl",
     },
     "tasks": {
         "digits_logreg": "fedfleet.tasks.digits:digits_logreg",

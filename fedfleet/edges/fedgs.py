@@ -1,4 +1,4 @@
-"""FedGS (Li et al., 2022): at every average an edge asks those devices whose next batches together look like the world."""
+"""FedGS (Li et al., 2022): at every average an edge asks those devices whose next batches together look like the world's data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from fedfleet.core.limits import Count, Natural
 from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.rng import hash_keys, uniforms
 
-EPOCH, CURSOR = (
-    "epoch",
-    "cursor",
-)  # in an edge's memory, one entry per device: which pass over its rows, and where in it
+# In an edge's memory, one entry per device: which pass over its rows it is in, and how far it has come.
+EPOCH, CURSOR = "epoch", "cursor"
 
 
 def fedgs(
@@ -31,7 +29,7 @@ def fedgs(
     labels: LabelsOf,
     prior: Prior,
 ) -> EdgeRule:
-    """Devices take one step between averages at the edge, which asks those whose next batches together look like the world.
+    """One step between averages at the edge, which asks devices whose next batches together look like the world's data.
 
     Each of `syncs` averages asks `per_sync` devices: `random` of them evenly drawn, the rest chosen by GBP-CS so that the
     labels of all their batches come close to the world's shares.
@@ -96,19 +94,19 @@ def shuffled(visit: Visit, slot: int, epoch: int) -> Ints:
 
 
 def chosen(visit: Visit, histograms: Ints, shares: Floats, per_sync: int, random: int, sync: int) -> Ints:
-    """Places of the devices that take part in one average, ascending: first the lucky ones, then what they lack.
+    """Places of the devices that take part in one average, ascending: some drawn at random, the others to complete them.
 
-    The target of GBP-CS is n L p - b: n the size of a batch, L = `per_sync`, p the world's shares, b the labels of the
-    lucky. Batches at the end of a pass are short, so n is the mean size of what there is.
+    The target of GBP-CS is n L p - b: n the size of a batch, L = `per_sync`, p the world's shares, b the labels of
+    those drawn. Batches at the end of a pass are short, so n is the mean size of what there is.
     """
     sizes = histograms.sum(1)
     held = np.flatnonzero(sizes > 0)
     if per_sync >= len(held):
         return held
-    lucky = np.argsort(uniforms(visit.seed, "fedgs", visit.keys[held], visit.task, sync), kind="stable")[:random]
-    others = np.delete(held, lucky)
-    target = sizes[held].mean() * per_sync * shares - histograms[held[lucky]].sum(0)
-    return np.sort(np.concatenate([held[lucky], others[matched(histograms[others], target, per_sync - random)]]))
+    drawn = np.argsort(uniforms(visit.seed, "fedgs", visit.keys[held], visit.task, sync), kind="stable")[:random]
+    others = np.delete(held, drawn)
+    target = sizes[held].mean() * per_sync * shares - histograms[held[drawn]].sum(0)
+    return np.sort(np.concatenate([held[drawn], others[matched(histograms[others], target, per_sync - random)]]))
 
 
 def matched(histograms: Ints | Floats, target: Floats, wanted: int) -> Bools:

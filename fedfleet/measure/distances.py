@@ -1,4 +1,4 @@
-"""The classical ways to compare fleets, for comparison with the Monte-Carlo metrics: spread, KS and JS distance."""
+"""The classical ways to compare fleets, to set beside the Monte-Carlo metrics: standard deviation, KS and JS distance."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from fedfleet.core.records import Floats
 
 
-def spread(values: Floats) -> float:
-    """The standard deviation (population)."""
+def standard_deviation(values: Floats) -> float:
+    """The standard deviation of a whole population (ddof 0)."""
     return float(np.std(values))
 
 

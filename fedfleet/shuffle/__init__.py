@@ -1,13 +1,24 @@
 """HOW DATA MOVES inside a user: which samples each device hands to which, to be quick and even (ShuffleFL, section 4)."""
 
-from fedfleet.shuffle.exact import Relaxed, solve_relaxed
-from fedfleet.shuffle.objective import Score, score
-from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.problem import Problem, problem_from
+from fedfleet.shuffle.relaxed import Relaxed, solve_relaxed
+from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.slsqp import Reference, solve_slsqp
 from fedfleet.shuffle.solve import Solution, solve, solve_many
 
 __all__ = [
-    "Problem", "Reference", "Relaxed", "Score", "Solution", "identity", "problem_from", "proportional", "score", "solve",
-    "solve_many", "solve_relaxed", "solve_slsqp",
+    "PlanScore",
+    "Problem",
+    "Reference",
+    "Relaxed",
+    "Solution",
+    "identity",
+    "problem_from",
+    "proportional",
+    "score",
+    "solve",
+    "solve_many",
+    "solve_relaxed",
+    "solve_slsqp",
 ]  # fmt: skip

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.shuffle.barrier import Path
+from fedfleet.shuffle.central_path import Path
 from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.stack import Stack
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Cuts:
     supply: Floats  # [c, V]
 
 
-def cuts_of(stack: Stack, path: Path, *, rows: NDArray[np.integer] | None = None) -> Cuts:
+def cuts_of(stack: RelaxedProblems, path: Path, *, rows: NDArray[np.integer] | None = None) -> Cuts:
     """The cuts of the ends of paths, all of which belong to copies of one problem with other restrictions."""
     take = np.arange(len(path.t)) if rows is None else rows
     y, link, seconds = path.weights[take], stack.links[take], stack.effort[take]

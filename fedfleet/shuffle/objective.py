@@ -11,7 +11,7 @@ from fedfleet.shuffle.problem import Problem, effort, link
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class PlanScore:
     """The objective of one plan and what it is made of; `moved` counts each sample that changes device once."""
 
     objective: float
@@ -32,7 +32,7 @@ def latencies(flows: Floats, seconds: Floats, links: Floats) -> Floats:
     return paid.sum(-1) + paid.sum(-2) + seconds * flows.sum(-2)
 
 
-def score(problem: Problem, plan: Ints | Floats) -> Score:
+def score(problem: Problem, plan: Ints | Floats) -> PlanScore:
     """Eq. (7) of plan[v][i][j], the class-i samples that v hands to j; the standard deviation is the population's."""
     flows = plan.sum(1).astype(float)
     latency = latencies(flows, effort(problem), link(problem))
@@ -41,4 +41,4 @@ def score(problem: Problem, plan: Ints | Floats) -> Score:
         uneven = np.sqrt(uneven)
     slowest, deviation, worst = float(latency.max()), float(latency.std()), float(uneven.max())
     total = slowest + problem.time_balance * deviation + problem.alpha * worst
-    return Score(total, slowest, deviation, worst, latency, uneven, float(flows.sum() - np.trace(flows)))
+    return PlanScore(total, slowest, deviation, worst, latency, uneven, float(flows.sum() - np.trace(flows)))

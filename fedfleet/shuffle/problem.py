@@ -96,7 +96,7 @@ def _counts(given: Any) -> Ints:
             # Compared first, since no float can say whether an integer beyond its range is finite.
             number = isinstance(n, (int, float)) and not isinstance(n, bool)
             if not number or not 0 <= n <= 2**40 or n != int(n):
-                raise BadInput(f"shuffle: counts of device {v}, class {i} is {n!r}; give a whole number from 0 up")
+                raise BadInput(f"shuffle: counts of device {v}, class {i} is {n!r}; give a whole number, 0 or more")
     counts = np.array(rows, np.int64)
     if counts.sum() == 0:
         raise BadInput("shuffle: no device holds any sample; give at least one positive count")
@@ -116,10 +116,10 @@ def _positive_list(key: str, given: Any, devices: int) -> Floats:
 
 
 def _number(what: str, given: Any, *, above: float | None = None) -> float:
-    """A finite number, above 0 where asked, else from 0 up."""
+    """A finite number: above 0 where that is asked for, else 0 or more."""
     number = isinstance(given, (int, float, np.integer, np.floating)) and not isinstance(given, bool)
     if not number or not 0 <= given <= _LARGEST or (above is not None and given <= above):
-        raise BadInput(f"shuffle: {what} is {given!r}; give a number {'above' if above is not None else 'from'} 0")
+        raise BadInput(f"shuffle: {what} is {given!r}; give a number{', 0 or more' if above is None else ' above 0'}")
     return float(given)
 
 
@@ -133,7 +133,7 @@ def _alpha(given: Any, counts: Ints, seconds: Floats, *, root: bool) -> float:
     """The weight of imbalance; "auto" makes it worth the best possible computing time when nothing is shuffled."""
     if isinstance(given, str):
         if given != "auto":
-            raise BadInput(f'shuffle: alpha is {given!r}; give a number from 0 or "auto"')
+            raise BadInput(f'shuffle: alpha is {given!r}; give a number, 0 or more, or "auto"')
         worst = float(imbalance(counts.T.astype(float)).max())
         worst = math.sqrt(worst) if root else worst
         return float(counts.sum() / (1.0 / seconds).sum() / worst) if worst > 0.0 else 0.0

@@ -160,8 +160,8 @@ def _value(parts: _Parts, flat: Floats) -> tuple[float, Floats, Floats, Floats, 
     grown, slope = perspective(x)
     uneven = np.where(mass > 0.0, np.maximum(grown / np.where(mass > 0.0, mass, 1.0), 0.0), EMPTY)
     worst = float(uneven.max()) ** (0.5 if parts.problem.js_root else 1.0)
-    spread = float(latency.std()) if parts.problem.time_balance else 0.0
-    return float(latency.max()) + spread + parts.problem.alpha * worst, latency, mass, uneven, slope
+    deviation = float(latency.std()) if parts.problem.time_balance else 0.0
+    return float(latency.max()) + deviation + parts.problem.alpha * worst, latency, mass, uneven, slope
 
 
 def _gradient(parts: _Parts, flat: Floats) -> Floats:

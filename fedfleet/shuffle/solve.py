@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.shuffle.barrier import CENTRED, WARM, follow, warmed
-from fedfleet.shuffle.descent import Desk, descend, desk_value
+from fedfleet.shuffle.central_path import CENTRED, WARM, follow, warmed
 from fedfleet.shuffle.divergence import Floats, Ints
-from fedfleet.shuffle.exact import best_of, solve_relaxed
-from fedfleet.shuffle.objective import Score, score
-from fedfleet.shuffle.plans import identity, proportional
+from fedfleet.shuffle.local_search import PlanBatch, descend, objectives
+from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.problem import Problem, effort, link
+from fedfleet.shuffle.relaxed import best_of, solve_relaxed
+from fedfleet.shuffle.relaxed_problems import relaxed_problems
 from fedfleet.shuffle.rounding import largest_remainder, rounded
-from fedfleet.shuffle.scan import Whole, best_whole, desk_of, scan
-from fedfleet.shuffle.stack import stack_of
+from fedfleet.shuffle.simple_plans import identity, proportional
+from fedfleet.shuffle.whole_plans import WholePlan, batch_of, best_whole, improve_and_bound
 
 _QUICK_GAP = 1e-3
 _CHUNK_ENTRIES = 40_000  # plan entries solved side by side: few enough to stay in the processor's cache
@@ -30,7 +30,7 @@ class Solution:
     """
 
     plan: Ints
-    score: Score
+    score: PlanScore
     relaxed: float
     bound: float | None
     integer_bound: float | None
@@ -38,7 +38,7 @@ class Solution:
 
 
 def solve(problem: Problem, *, quick: bool = False) -> Solution:
-    """The best exchange of samples that we can find for one user; `quick` skips the scan of sizes and the bounds.
+    """The best exchange of samples that we can find for one user; `quick` skips the search through cases and the bounds.
 
     >>> from fedfleet.shuffle.problem import problem_from
     >>> user = problem_from({"counts": [[6, 0], [0, 6]], "seconds_per_sample": [0.1, 0.1], "up_bps": [1e9, 1e9],
@@ -51,11 +51,11 @@ def solve(problem: Problem, *, quick: bool = False) -> Solution:
     relaxed = solve_relaxed(problem, certificate=not quick)
     whole = best_whole(problem, relaxed.plan.transpose(1, 0, 2)[None])
     simple = _simple_plans([problem])[:, 0]
-    values = desk_value(desk_of(problem, simple))
+    values = objectives(batch_of(problem, simple))
     if values.min() < whole.objective:
-        whole = Whole(simple[values.argmin()], float(values.min()), None)
+        whole = WholePlan(simple[values.argmin()], float(values.min()), None)
     if not quick:
-        whole = scan(problem, relaxed, whole)
+        whole = improve_and_bound(problem, relaxed, whole)
     plan = whole.plan.transpose(1, 0, 2)
     bound = relaxed.bound
     return Solution(plan, score(problem, plan), relaxed.objective, bound, whole.bound, relaxed.plan)
@@ -82,20 +82,20 @@ def _side_by_side(problems: list[Problem]) -> list[Solution]:
     """Quick plans for users of one shape."""
     if len(problems[0].counts) == 1:
         return [_alone(p) for p in problems]
-    stack = stack_of(problems)
+    stack = relaxed_problems(problems)
     stack, middle = warmed(stack)
     path = follow(stack, gap=_QUICK_GAP, first=WARM, settle=CENTRED, begin=(middle.plan, middle.t))
     plans = path.plan * stack.mass[:, None, None, None]
     counts = np.stack([p.counts.T for p in problems])
-    desk = Desk(
+    batch = PlanBatch(
         rounded(plans, counts), np.stack([link(p) for p in problems]), np.stack([effort(p) for p in problems]),
         np.array([p.alpha for p in problems]), stack.balanced, stack.root,
     )  # fmt: skip
-    whole, value = descend(desk)
-    second, cost = descend(replace(desk, plan=largest_remainder(plans, counts)))
+    whole, value = descend(batch)
+    second, cost = descend(replace(batch, plan=largest_remainder(plans, counts)))
     whole, value = np.where((cost < value)[:, None, None, None], second, whole), np.minimum(cost, value)
     for other in _simple_plans(problems):
-        cost = desk_value(replace(desk, plan=other))
+        cost = objectives(replace(batch, plan=other))
         better = cost < value
         whole[better], value[better] = other[better], cost[better]
     solutions: list[Solution] = []

@@ -23,7 +23,9 @@ def class_features(task: Task, params: Tree, rows: Ints) -> Floats:
     module.eval()
     last = [leaf for leaf in module.modules() if isinstance(leaf, nn.Linear)]
     if not last:
-        raise BadInput(f"{task.name}: classes can be merged by a linear layer's input only, and this model has none")
+        raise BadInput(
+            f"{task.name}: classes are merged by what enters the last linear layer, and this model has no linear layer"
+        )
     caught: list[torch.Tensor] = []
     hook = last[-1].register_forward_hook(lambda leaf, inputs, out: caught.append(inputs[0]))
     found: list[Floats] = []

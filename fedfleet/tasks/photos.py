@@ -94,4 +94,6 @@ def transformer(shape: tuple[int, ...], classes: int, *, width: int = 192, depth
 def check_side(side: int) -> None:
     """Pictures are cut into eight patches across."""
     if side % PATCHES_ACROSS:
-        raise BadInput(f"task.side = {side} cannot be cut into {PATCHES_ACROSS} patches; use a multiple of them")
+        raise BadInput(
+            f"task.side = {side} cannot be cut into {PATCHES_ACROSS} patches; use a multiple of {PATCHES_ACROSS}"
+        )

@@ -118,5 +118,5 @@ def _missing(sources: Sequence[Source]) -> str:
         said.append(f"{source.name} is not in {' or '.join(str(r) for r in roots())} as {below}{also}")
     return (
         f"{'; '.join(said)}; put it there (FEDFLEET_DATA names the folder), "
-        "or say synthetic = true for made-up data of the same shape"
+        "or set synthetic = true to use made-up data of the same shape"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -14,6 +14,7 @@ from fedfleet.core.limits import Count, NonNegative, Positive
 from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
+from fedfleet.core.sharing import SharedNames, everyones_row, row_of
 from fedfleet.world.bases import load_devices
 from fedfleet.world.samplers.dpgmm import sample_dpgmm
 
@@ -21,16 +22,25 @@ DeviceRecipe = Callable[[Keys, int], DeviceSource]
 
 
 def homogeneous(
-    *, mbps: Positive = 42.0, up_mbps: Positive | None = None, seconds_per_sample: NonNegative = 0.05
+    *,
+    mbps: Positive = 42.0,
+    up_mbps: Positive | None = None,
+    seconds_per_sample: NonNegative = 0.05,
+    seconds_per_batch: NonNegative = 0.0,
 ) -> DeviceRecipe:
-    """One kind of device for everyone, with constant speeds."""
+    """One kind of device for everyone, with constant speeds.
+
+    `seconds_per_sample` is inference time; `seconds_per_batch` is what each training batch takes besides its samples.
+    """
     down = mbps * 1000.0
     up = down if up_mbps is None else up_mbps * 1000.0
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         del seed
         n = len(keys)
-        return fixed_devices(np.full(n, down), np.full(n, up), np.full(n, seconds_per_sample), ["a"] * n)
+        speeds = np.broadcast_to(down, n), np.broadcast_to(up, n)
+        per_sample, per_batch = np.broadcast_to(seconds_per_sample, n), np.broadcast_to(seconds_per_batch, n)
+        return fixed_devices(*speeds, per_sample, per_batch, SharedNames(np.array(["a"]), np.zeros(n, np.int32)))
 
     return recipe
 
@@ -42,18 +52,21 @@ def spread(
     link: NonNegative = 1.0,
     compute: NonNegative = 0.5,
     jitter: NonNegative = 0.0,
+    seconds_per_batch: NonNegative = 0.0,
 ) -> DeviceRecipe:
     """Devices spread log-normally around a median: `link` and `compute` are standard deviations of the natural logarithm.
 
-    `jitter` varies the link from trip to trip in the same way. Kinds: slow, middle and fast thirds by link speed.
+    `jitter` varies the link from trip to trip in the same way. Kinds: slow, middle and fast thirds by link speed. A device
+    that is slow with samples is as slow with batches: `seconds_per_batch` spreads together with `seconds_per_sample`.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         kbps = mbps * 1000.0 * np.exp(link * normals(seed, "link", keys))
-        per_sample = seconds_per_sample * np.exp(compute * normals(seed, "compute", keys))
+        slowness = np.exp(compute * normals(seed, "compute", keys))
+        per_sample, per_batch = seconds_per_sample * slowness, seconds_per_batch * slowness
         rank = np.argsort(np.argsort(kbps, kind="stable"), kind="stable")
-        kinds = [("slow", "middle", "fast")[min(3 * int(r) // len(keys), 2)] for r in rank]
-        return fixed_devices(kbps, kbps, per_sample, kinds, keys=keys, seed=seed, jitter=jitter)
+        kinds = SharedNames(np.array(["slow", "middle", "fast"]), np.minimum(3 * rank // len(keys), 2).astype(np.int32))
+        return fixed_devices(kbps, kbps, per_sample, per_batch, kinds, keys=keys, seed=seed, jitter=jitter)
 
     return recipe
 
@@ -62,7 +75,8 @@ def fixed_devices(
     down: Floats,
     up: Floats,
     per_sample: Floats,
-    kinds: list[str],
+    per_batch: Floats,
+    kinds: Sequence[str],
     *,
     keys: Keys | None = None,
     seed: int = 0,
@@ -76,7 +90,10 @@ def fixed_devices(
         if jitter and keys is not None:
             factor = np.exp(jitter * normals(seed, "jitter", keys[clients], tasks))
         none = np.zeros(len(clients))
-        return seconds_of(cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none)
+        return seconds_of(
+            cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none,
+            seconds_per_batch=per_batch[clients],
+        )  # fmt: skip
 
     return DeviceSource(seconds, kinds)
 
@@ -84,7 +101,7 @@ def fixed_devices(
 def device_file(path: str) -> DeviceRecipe:
     """Client i has row i of a devices file or base; link speeds are drawn anew from the row's measurements at every trip.
 
-    `path` is a file (.json, .npz) or a prefixed base such as flhetbench:PATH.
+    `path` is a file (.json, .npz), or a base with its prefix, for example flhetbench:PATH.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
@@ -123,26 +140,29 @@ def dpgmm(
 
 
 def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
-    """Client i has row i of a table; its link is measured anew at every trip."""
+    """Client i has the i-th device of a table; its link is measured anew at every trip."""
     # Absent upload measurements: drawn from the download ones, independently.
     own_up = np.diff(table.up_offsets) > 0
 
-    def draw(label: str, values: Floats, offsets: Ints, clients: Ints, tasks: Ints) -> Floats:
-        low, n = offsets[clients], offsets[clients + 1] - offsets[clients]
-        return values[low + (uniforms(seed, label, keys[clients], tasks) * n).astype(np.int64)]
+    def draw(label: str, values: Floats, offsets: Ints, rows: Ints, own_keys: Keys, tasks: Ints) -> Floats:
+        low, n = offsets[rows], offsets[rows + 1] - offsets[rows]
+        return values[low + (uniforms(seed, label, own_keys, tasks) * n).astype(np.int64)]
 
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         del start
-        down = draw("down", table.down, table.down_offsets, clients, tasks)
-        up = draw("up", table.down, table.down_offsets, clients, tasks)
-        own = own_up[clients]
+        rows, own_keys = row_of(table.of, clients), keys[clients]
+        down = draw("down", table.down, table.down_offsets, rows, own_keys, tasks)
+        up = draw("up", table.down, table.down_offsets, rows, own_keys, tasks)
+        own = own_up[rows]
         if own.any():
-            up[own] = draw("up", table.up, table.up_offsets, clients[own], tasks[own])
-        low, high = table.latency[clients, 0], table.latency[clients, 1]
-        latency = low + (high - low) * uniforms(seed, "latency", keys[clients], tasks)
-        return seconds_of(cost, down, up, table.seconds_per_sample[clients], latency)
+            up[own] = draw("up", table.up, table.up_offsets, rows[own], own_keys[own], tasks[own])
+        low, high = table.latency[rows, 0], table.latency[rows, 1]
+        latency = low + (high - low) * uniforms(seed, "latency", own_keys, tasks)
+        return seconds_of(
+            cost, down, up, table.seconds_per_sample[rows], latency, seconds_per_batch=table.seconds_per_batch[rows]
+        )
 
-    return DeviceSource(seconds, table.ids[: len(keys)].tolist())
+    return DeviceSource(seconds, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]))
 
 
 def levelled(source: DeviceSource) -> DeviceSource:

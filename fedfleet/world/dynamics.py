@@ -17,7 +17,8 @@ def mobile(
     """ShuffleFL's dynamics: bandwidth times omega at every trip, computing time times a coefficient that changes by the hour.
 
     omega of Eq. (15), read as 1 if x <= 0, else min(x, 2), with x ~ N(1, sd). The Tracer dataset of the paper is not public,
-    so the capability left to us is drawn evenly between 1 - `load` and 1 for each client and `period`.
+    so the share of its speed that a device has left for training is drawn evenly between 1 - `load` and 1 for each client and
+    `period`.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
@@ -27,7 +28,7 @@ def mobile(
             none = np.zeros(len(clients))
             idle = inner.seconds(clients, Cost(none, none, none), start, tasks)
             moved = inner.seconds(clients, Cost(none, cost.bytes_down, cost.bytes_up), start, tasks) - idle
-            computed = inner.seconds(clients, Cost(cost.samples, none, none), start, tasks) - idle
+            computed = inner.seconds(clients, Cost(cost.samples, none, none, cost.batches), start, tasks) - idle
             omega = coefficient(1.0 + sd * normals(seed, "omega", keys[clients], tasks))
             capability = 1.0 - load * uniforms(seed, "capability", keys[clients], int(start // period))
             return idle + moved / omega + computed / capability
@@ -42,7 +43,9 @@ def coefficient(x: Floats) -> Floats:
     return np.where(x <= 0, 1.0, np.minimum(x, 2.0))
 
 
-def state_only(*, deadline: Positive = 120.0, seconds_per_sample: NonNegative = 0.0) -> DeviceRecipe:
+def state_only(
+    *, deadline: Positive = 120.0, seconds_per_sample: NonNegative = 0.0, seconds_per_batch: NonNegative = 0.0
+) -> DeviceRecipe:
     """FLHetBench's state-only setting (III): one device for all, whose transfer takes N(d/1.05, 0.1 d/1.05) for deadline d."""
     mean = deadline / 1.05
 
@@ -50,7 +53,8 @@ def state_only(*, deadline: Positive = 120.0, seconds_per_sample: NonNegative = 
         def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
             del start
             transfer = mean * (1.0 + 0.1 * normals(seed, "transfer", keys[clients], tasks))
-            return np.maximum(transfer, 0.0) + 3.0 * cost.samples * seconds_per_sample
+            batches = 0.0 if cost.batches is None else cost.batches
+            return np.maximum(transfer, 0.0) + 3.0 * cost.samples * seconds_per_sample + batches * seconds_per_batch
 
         return DeviceSource(seconds, ["one"] * len(keys))
 

@@ -17,7 +17,7 @@ PartitionRecipe = Callable[[Dataset, Ints, int, np.random.Generator], Ints]
 
 
 def iid() -> PartitionRecipe:
-    """Rows dealt at random: everyone holds the same mixture, and as many rows up to one."""
+    """Rows dealt at random: all clients have the same mixture of classes, and their numbers of rows differ by one at most."""
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         del dataset
@@ -27,7 +27,7 @@ def iid() -> PartitionRecipe:
 
 
 def dirichlet(alpha: Positive = 0.5) -> PartitionRecipe:
-    """Each class is shared out by its own Dirichlet(alpha) draw over the clients: small alpha, unlike clients."""
+    """Each class is shared out by its own Dirichlet(alpha) draw over the clients: with a small alpha clients differ much."""
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         labels, owner = dataset.y[rows], np.empty(len(rows), np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,8 @@ from fedfleet.world.bases import load_states
 from fedfleet.world.samplers.dpcsm import sample_dpcsm
 
 StateRecipe = Callable[[Keys, int], StateSource]
+_PIECE = 1 << 16  # traces looked up at once
+_SHORT, _PART = 100.0, 2.0**-10  # seconds
 
 
 def always_on() -> StateRecipe:
@@ -51,11 +54,17 @@ def daily(
         index = np.arange(sessions)
         # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
         slot = day / sessions
-        length = np.floor(share * slot)
-        length = np.maximum(length, 1.0)
-        offset = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
-        offset = offset ** (1.0 + swing * (index < (sessions + 1) // 2))
-        begins = np.asarray(index * slot + np.floor(offset * (slot - length[:, None])), np.float64)
+        # Sessions last whole seconds; short ones are cut to parts of a second that add up exactly, to keep their share.
+        grain = np.where(share * slot >= _SHORT, 1.0, _PART)
+        length = np.maximum(np.floor(share * slot / grain) * grain, _PART)
+        begins = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
+        # In place from here on: a million clients have many sessions.
+        np.power(begins, 1.0 + swing * (index < (sessions + 1) // 2), out=begins)
+        begins *= (slot - length)[:, None]
+        begins /= grain[:, None]
+        np.floor(begins, out=begins)
+        begins *= grain[:, None]
+        begins += index * slot
         ends = np.minimum(begins + length[:, None], (index + 1) * slot)
         offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
         return interval_states(traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel()))
@@ -64,7 +73,7 @@ def daily(
 
 
 def state_file(path: str) -> StateRecipe:
-    """Client i has row i of a states file or base: a file (.json, .npz) or a prefixed base such as flhetbench:TIMERS#IDS."""
+    """Client i has row i of a states file (.json, .npz) or of a base, for example flhetbench:TIMERS#IDS."""
 
     def recipe(keys: Keys, seed: int) -> StateSource:
         del seed
@@ -107,22 +116,26 @@ def dpcsm(
 
 
 def interval_states(t: Traces, clients: int | None = None) -> StateSource:
-    """Reachability by periodic ready intervals, of the first `clients` traces (default: all).
+    """Reachability by periodic ready intervals, of the first `clients` clients of the traces (default: all).
 
-    `online` remembers until when each answer holds and asks only the rest.
+    `online` remembers until when each trace's answer holds and looks up only the others.
     """
-    n = len(t.start) if clients is None else clients
-    ready = np.zeros(n, np.bool_)
-    until = np.full(n, -np.inf)
+    n = len(t) if clients is None else clients
+    own, followed = replace(t, of=None), None if t.of is None else t.of[:n]
+    rows = n if followed is None else len(own)
+    ready = np.zeros(rows, np.bool_)
+    until = np.full(rows, -np.inf)
     asked = [-np.inf]
 
     def online(time: float) -> Bools:
         # Remembered answers hold from when they were given; a clock that goes back asks everyone again.
-        stale = np.flatnonzero(until <= time) if time >= asked[0] else np.arange(n)
-        if len(stale):
-            ready[stale], until[stale] = ready_until(t, stale, time)
+        stale = np.flatnonzero(until <= time) if time >= asked[0] else np.arange(rows)
+        # In pieces: the search needs a dozen numbers for each trace that it looks up.
+        for piece in (stale[i : i + _PIECE] for i in range(0, len(stale), _PIECE)):
+            ready[piece], until[piece] = ready_until(own, piece, time)
         asked[0] = time
-        return ready.copy()  # the next call changes `ready`, and an answer once given must stand
+        # A copy in both cases: the next call changes `ready`, and an answer once given must stand.
+        return ready.copy() if followed is None else ready[followed]
 
     def finish(clients: Ints, start: float, seconds: Floats) -> Floats:
         return finish_after(t, clients, start, seconds)

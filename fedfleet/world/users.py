@@ -31,12 +31,12 @@ def households(
 ) -> UserRecipe:
     """Users with between `devices[0]` and `devices[1]` devices each, drawn evenly; ShuffleFL's setting.
 
-    `loners` is the share of all devices that belong to nobody: each of them is a user of its own. Inside a user every
+    `loners` is the share of all devices whose user has no other device. Inside a user every
     class is shared out by a Dirichlet(mu) draw over the devices.
     """
     if len(devices) != 2 or devices[0] > devices[1]:
         raise BadInput(
-            f"world.users.devices = {devices}: say the fewest and the most devices of a user, such as [2, 5]"
+            f"world.users.devices = {devices}: give the fewest and the most devices of a user, for example [2, 5]"
         )
 
     def assign(n: int, seed: int) -> UserSource:
@@ -53,12 +53,14 @@ def households(
 
 
 def groups(count: Count = 10, *, mu: Positive = 0.5) -> UserRecipe:
-    """A given number of groups with like numbers of devices, such as the factories of FedGS or the edges of HierFL."""
+    """A given number of groups of about equal size, for example the factories of FedGS or the edges of HierFL."""
 
     def assign(n: int, seed: int) -> UserSource:
         del seed
         if count > n:
-            raise BadInput(f"world.users.count: {count} groups are more than the {n} devices of world.clients")
+            raise BadInput(
+                f"world.users.count: {count} groups are more than the {n} devices of world.clients; give fewer groups"
+            )
         return UserSource(np.sort(np.arange(n) % count))
 
     return UserRecipe(assign, mu)

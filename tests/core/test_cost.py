@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedfleet.core.cost import seconds_of
+from fedfleet.core.cost import scaled, seconds_of
 from fedfleet.core.records import Cost
 
 
@@ -21,3 +21,24 @@ def test_halving_all_speeds_doubles_the_seconds_exactly():
     speeds = np.array([3333.3]), np.array([777.7]), np.array([0.0123]), np.array([0.017])
     slower = speeds[0] / 2, speeds[1] / 2, speeds[2] * 2, speeds[3] * 2
     assert seconds_of(cost, *slower) == 2 * seconds_of(cost, *speeds)
+
+
+def test_every_batch_costs_its_own_time_and_is_not_tripled():
+    size, speed = np.array([1e6, 1e6]), np.array([8000.0, 8000.0])
+    alone = Cost(np.array([10.0, 10.0]), size, size)
+    batched = Cost(np.array([10.0, 10.0]), size, size, np.array([4.0, 0.0]))
+    others = speed, speed, np.array([0.1, 0.1]), np.zeros(2)
+    without = seconds_of(alone, *others)
+    assert (seconds_of(batched, *others, seconds_per_batch=0.5) - without).tolist() == [2.0, 0.0]
+    assert np.array_equal(seconds_of(batched, *others), without), "devices that say nothing about batches charge none"
+    assert np.array_equal(seconds_of(alone, *others, seconds_per_batch=0.5), without), "uncounted batches are free"
+    each = seconds_of(batched, *others, seconds_per_batch=np.array([0.25, 9.0]))
+    assert (each - without).tolist() == [1.0, 0.0]
+
+
+def test_a_declared_model_size_scales_bytes_and_nothing_else():
+    cost = Cost(np.array([7.0]), np.array([100.0]), np.array([10.0]), np.array([3.0]))
+    big = scaled(cost, 2.5)
+    assert (big.samples[0], big.bytes_down[0], big.bytes_up[0], big.batches[0]) == (7.0, 250.0, 25.0, 3.0)
+    assert scaled(cost, 1.0) is cost
+    assert scaled(Cost(*(np.ones(1),) * 3), 2.0).batches is None

@@ -97,6 +97,15 @@ def test_work_that_exactly_fills_a_period_ends_inside_it():
     assert finish_after(t, who, 0.0, np.array([40.0])) == 98.0
 
 
+def test_sums_are_the_same_with_and_without_company():
+    """Exact parts of seconds take the quick way, thirds the other; both give each trace its own sums."""
+    spans = [((0.0, 0.25), (0.5, 2.0)), ((0.125, 1.0),)]
+    quick = traces_of(spans, [3.0, 2.0])
+    mixed = traces_of([*spans, ((0.0, 1 / 3),)], [3.0, 2.0, 1.0])
+    assert quick.before.tolist() == mixed.before.tolist()[:3] == [0.0, 0.25, 0.0]
+    assert quick.total.tolist() == mixed.total.tolist()[:2] == [1.75, 0.875]
+
+
 def test_work_of_no_length_is_done_at_once():
     assert finish_after(traces_of([((2.0, 5.0),)], [10.0]), np.array([0]), 6.0, np.array([0.0])) == 6.0
 

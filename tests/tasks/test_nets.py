@@ -1,6 +1,5 @@
 """The models: their sizes, and the rules that let an executor train many clients of one in a batch."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -8,10 +7,13 @@ from torch import nn
 from fedfleet.core.registry import builder, names, parameters
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.nets.attention import ClassToken, Positions
-from fedfleet.tasks.nets.vision import CifarCnn, TwoConvNet
 
 LEAVES = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.LayerNorm, nn.GroupNorm, nn.Embedding, nn.LSTM, ClassToken, Positions)
+
+
 MADE_UP = [n for n in names("tasks") if "synthetic" in parameters(builder("tasks", n))]
+
+
 SIZES = {
     "femnist_cnn": 3_327_934,
     "cifar_cnn": 1_626_442,
@@ -74,26 +76,3 @@ def test_samples_do_not_mix(name):
         together, alone = module(x), torch.cat([module(x[i : i + 1]) for i in range(3)])
     assert together.shape == (3, task.dataset.classes)
     assert torch.allclose(together, alone, atol=1e-4)
-
-
-def test_the_femnist_model_is_convnet2():
-    shapes = {n: tuple(p.shape) for n, p in TwoConvNet((1, 28, 28), 1024, 62).named_parameters()}
-    assert shapes["conv1.weight"] == (32, 1, 5, 5) and shapes["conv2.weight"] == (64, 32, 5, 5)
-    assert shapes["hidden.weight"] == (1024, 7 * 7 * 64) and shapes["head.weight"] == (62, 1024)
-
-
-def test_the_cifar_model_starts_as_pfls():
-    module = CifarCnn((3, 32, 32), 10)
-    assert module.hidden.weight.shape == (128, 14 * 14 * 64)
-    bound = np.sqrt(6 / (14 * 14 * 64 + 128))
-    assert bound * 0.99 < module.hidden.weight.abs().max() <= bound
-    assert [(d.p, d.layer) for d in module.modules() if isinstance(d, AddressedDropout)] == [(0.25, 0), (0.5, 1)]
-
-
-def test_tokens_and_positions():
-    x = torch.randn(2, 4, 6)
-    token, positions = ClassToken(6), Positions(5, 6)
-    with torch.no_grad():
-        out = positions(token(x))
-        assert torch.allclose(out[:, 1:], x + positions.table[1:])
-        assert torch.allclose(out[0, 0], token.token + positions.table[0])

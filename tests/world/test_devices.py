@@ -8,7 +8,7 @@ import pytest
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys
-from fedfleet.world.devices import device_file, homogeneous, spread
+from fedfleet.world.devices import device_file, homogeneous, levelled, spread
 
 KEYS = client_keys(300)
 
@@ -27,6 +27,25 @@ def test_homogeneous_by_hand():
     assert np.allclose(seconds(source, [0, 7], cost(2)), 6.0, rtol=1e-15)
     assert len(source.kinds) == 300
     assert set(source.kinds) == {"a"}
+
+
+def batches(n, count):
+    """So many training batches, and nothing else."""
+    return Cost(np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, float(count)))
+
+
+def test_batches_take_their_own_time():
+    even = homogeneous(seconds_per_batch=0.25)(KEYS, 0)
+    assert seconds(even, [0, 5], batches(2, 4)).tolist() == [1.0, 1.0]
+    assert seconds(homogeneous()(KEYS, 0), [0], batches(1, 4)).tolist() == [0.0]
+
+
+def test_a_device_that_is_slow_with_samples_is_as_slow_with_batches():
+    source, everyone = spread(seconds_per_sample=0.1, seconds_per_batch=0.3)(KEYS, 0), np.arange(300)
+    per_batch = seconds(source, everyone, batches(300, 1))
+    per_sample = seconds(source, everyone, cost(300, samples=1.0, down=0.0, up=0.0))
+    assert np.allclose(per_batch, per_sample, rtol=1e-12), "0.3 a batch is three passes over one sample of 0.1"
+    assert per_batch.std() > 0.1
 
 
 def test_without_its_own_speed_the_upload_has_the_downloads():
@@ -162,3 +181,12 @@ def test_a_file_that_is_none_is_refused(tmp_path):
     broken.write_text('{"format": ')
     with pytest.raises(BadInput, match="cannot be read as JSON"):
         device_file(str(broken))(KEYS[:1], 0)
+
+
+def test_levelled_devices_are_all_the_median_one():
+    keys = client_keys(51)
+    price = Cost(np.ones(51), np.full(51, 1e7), np.full(51, 1e7))
+    source = spread()(keys, 2)
+    took = source.seconds(np.arange(51), price, 0.0, np.zeros(51, np.int64))
+    flat = levelled(source).seconds(np.arange(51), price, 0.0, np.zeros(51, np.int64))
+    assert (flat == np.median(took)).all()

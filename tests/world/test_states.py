@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.fleet import StateTable, take_states, unshared_states
 from fedfleet.core.rng import client_keys
 from fedfleet.world.states import always_on, daily, interval_states, state_file
 from tests.worlds import spans_within, traces_of
@@ -34,6 +35,13 @@ def test_daily_shares_are_near_ready(ready, sessions):
     assert abs(shares.mean() - ready) < 0.05 * ready
     assert shares.min() > 0.45 * ready - 0.01
     assert shares.max() < 1.55 * ready + 0.01
+
+
+@pytest.mark.parametrize(("day", "sessions"), [(60.0, 7), (8.0, 4), (86400.0, 20_000)])
+def test_short_slots_keep_the_share_too(day, sessions):
+    source = daily(ready=0.3, sessions=sessions, day=day)(KEYS[:60], 0)
+    moments = np.random.default_rng(0).uniform(0.0, day, 400)
+    assert daily_shares(source, np.sort(moments)).mean() == pytest.approx(0.3, abs=0.03)
 
 
 def test_every_day_is_the_same_day():
@@ -79,11 +87,27 @@ def test_online_equals_a_fresh_computation_also_when_time_goes_back(data, times)
         assert interval_states(t).online(time).tolist() == literal
 
 
-def test_an_answer_once_given_stands():
-    source = interval_states(traces_of([((0.0, 5.0),)], [10.0]))
+@pytest.mark.parametrize("clients", [np.array([0]), np.array([0, 0])])
+def test_an_answer_once_given_stands(clients):
+    states = take_states(StateTable(np.array(["a"]), traces_of([((0.0, 5.0),)], [10.0])), clients)
+    source = interval_states(states.traces)
     first = source.online(0.0)
     assert not source.online(7.0)[0]
     assert first[0]
+
+
+def test_clients_that_share_traces_are_told_what_each_would_be_told_alone(monkeypatch):
+    spans = [((0.0, 5.0),), ((2.0, 3.0), (4.0, 9.5)), ((1.0, 2.0),)]
+    states = take_states(
+        StateTable(np.array(["a", "b", "c"]), traces_of(spans, [10.0, 11.0, 7.0])), np.arange(20) * 7 % 3
+    )
+    monkeypatch.setattr("fedfleet.world.states._PIECE", 2)
+    shared, alone = interval_states(states.traces, 17), interval_states(unshared_states(states).traces, 17)
+    for time in (0.0, 1.5, 4.0, 40.0, 3.0, 1e6):
+        assert shared.online(time).tolist() == alone.online(time).tolist()
+        assert len(shared.online(time)) == 17
+        who, work = np.arange(17), np.linspace(0.0, 30.0, 17)
+        assert np.array_equal(shared.finish(who, time, work), alone.finish(who, time, work))
 
 
 def written(tmp_path, *rows, form="fedfleet/states@1"):

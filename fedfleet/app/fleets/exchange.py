@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Ints
-from fedfleet.shuffle import Problem, Score, identity, problem_from, score, solve, solve_relaxed, solve_slsqp
+from fedfleet.shuffle import PlanScore, Problem, identity, problem_from, score, solve, solve_relaxed, solve_slsqp
 from fedfleet.shuffle.rounding import largest_remainder
 
 _SHAPE = "one JSON object with counts, seconds_per_sample, up_bps, down_bps, bits_per_sample, epochs and alpha"
@@ -55,7 +55,7 @@ def solve_file(problem: Problem, *, solver: str, quick: bool, limit: float) -> d
     return {**plan_answer(score(problem, plan), plan), "relaxed": relaxed, "bound": bound, "seconds": seconds, **extra}
 
 
-def plan_answer(found: Score, plan: Ints) -> dict[str, Any]:
+def plan_answer(found: PlanScore, plan: Ints) -> dict[str, Any]:
     """A plan and its terms, for programs."""
     return {
         "objective": found.objective, "max_latency": found.max_latency, "std_latency": found.std_latency,

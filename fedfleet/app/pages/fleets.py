@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfleet.app.pages.html import figure, page
 from fedfleet.app.pages.svg import COLOURS, Series, bar_chart, line_chart
-from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps
+from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, unshared_devices, unshared_states
 from fedfleet.core.intervals import ready_until
 from fedfleet.core.records import Floats
 from fedfleet.measure.montecarlo.metrics import parts_of, simulate
@@ -32,7 +32,7 @@ def devices_page(table: DeviceTable) -> str:
         f'<p class="lead">{len(table)} clients with {len(np.unique(table.ids))} different devices; mean speed {means.mean():.1f} Mbit/s, '
         f"standard deviation {means.std():.1f}.</p>",
         figure(histogram(means, "mean speed of a client, Mbit/s", "clients"), "How fast clients are on average."),
-        figure(histogram(table.down / 1000.0, "single measurements, Mbit/s", "measurements"), "All measured speeds; each trip of a client uses one of them."),
+        figure(histogram(unshared_devices(table).down / 1000.0, "single measurements, Mbit/s", "measurements"), "All measured speeds; each trip of a client uses one of them."),
         figure(line_chart([curve], "mean speed, Mbit/s", "share of clients", y_percent=True), "The share of clients that are slower than a speed."),
     ]  # fmt: skip
     return page("FedFleet: devices", body)
@@ -50,7 +50,8 @@ def states_page(table: StateTable) -> str:
     """Reachability of a fleet over the day, and how long sessions last."""
     share = availability(table)
     hours = hourly_availability(table)
-    lengths = np.log10(np.maximum(table.traces.ends - table.traces.begins, 1.0))
+    t = unshared_states(table).traces
+    lengths = np.log10(np.maximum(t.ends - t.begins, 1.0))
     body = [
         "<h1>Reachability of a fleet</h1>",
         f'<p class="lead">{len(table)} clients with {len(np.unique(table.ids))} different states; on average {100 * share.mean():.1f} % of the time ready.</p>',

@@ -31,12 +31,12 @@ def _below(z, n):
 
 
 @njit(cache=True, nogil=True)
-def _locate(c, te, start, period, offsets, begins, ends, base, index, ready, change):
+def _locate(c, trace, te, start, period, offsets, begins, ends, base, index, ready, change):
     """Put client c's cursor to where its trace is at time te."""
-    lap = np.floor((te - start[c]) / period[c])
-    base[c] = start[c] + lap * period[c]
+    lap = np.floor((te - start[trace]) / period[trace])
+    base[c] = start[trace] + lap * period[trace]
     phase = te - base[c]
-    low, high = offsets[c], offsets[c + 1]
+    low, high = offsets[trace], offsets[trace + 1]
     a, b = low, high
     while a < b:
         middle = (a + b) >> 1
@@ -46,7 +46,7 @@ def _locate(c, te, start, period, offsets, begins, ends, base, index, ready, cha
             b = middle
     if a == high:
         a = low
-        base[c] += period[c]
+        base[c] += period[trace]
     index[c] = a
     ready[c] = base[c] + begins[a] <= te
     change[c] = base[c] + (ends[a] if ready[c] else begins[a])
@@ -66,28 +66,28 @@ def _file(c, at, change, head, link):
 
 
 @njit(cache=True, nogil=True)
-def _move(c, te, start, period, offsets, begins, ends, base, index, ready, change):
+def _move(c, trace, te, start, period, offsets, begins, ends, base, index, ready, change):
     """Let client c's trace run on to time te, change by change; after a long sleep look the place up instead."""
     for _ in range(4):
         if ready[c]:
             ready[c] = 0
             index[c] += 1
-            if index[c] == offsets[c + 1]:
-                index[c] = offsets[c]
-                base[c] += period[c]
+            if index[c] == offsets[trace + 1]:
+                index[c] = offsets[trace]
+                base[c] += period[trace]
             change[c] = base[c] + begins[index[c]]
         else:
             ready[c] = 1
             change[c] = base[c] + ends[index[c]]
         if change[c] > te:
             return
-    _locate(c, te, start, period, offsets, begins, ends, base, index, ready, change)
+    _locate(c, trace, te, start, period, offsets, begins, ends, base, index, ready, change)
 
 
 @njit(cache=True, nogil=True)
-def _elapsed(c, te, need, limit, period, offsets, begins, ends, base, index, total):
+def _elapsed(c, trace, te, need, limit, period, offsets, begins, ends, base, index, total):
     """Seconds until a ready client has been ready for `need` seconds; infinite as soon as that must exceed `limit`."""
-    low, high, i, lap = offsets[c], offsets[c + 1], index[c], base[c]
+    low, high, i, lap = offsets[trace], offsets[trace + 1], index[c], base[c]
     room = lap + ends[i] - te
     if need <= room:
         return need
@@ -97,11 +97,11 @@ def _elapsed(c, te, need, limit, period, offsets, begins, ends, base, index, tot
         i += 1
         if i == high:
             i = low
-            lap += period[c]
-            if not jumped and left > total[c]:  # whole laps at once
-                laps = np.ceil(left / total[c]) - 1.0
-                left -= laps * total[c]
-                lap += laps * period[c]
+            lap += period[trace]
+            if not jumped and left > total[trace]:  # whole laps at once
+                laps = np.ceil(left / total[trace]) - 1.0
+                left -= laps * total[trace]
+                lap += laps * period[trace]
                 jumped = True
         opens = lap + begins[i]
         if opens - te > limit:
@@ -113,11 +113,15 @@ def _elapsed(c, te, need, limit, period, offsets, begins, ends, base, index, tot
 
 @njit(cache=True, nogil=True)
 def simulate(
-    seed, k, by_deadline, limit, quantile, rounds, trips, t_break, released,
-    n, has_devices, size, down, down_offsets, up, up_offsets, compute,
-    has_states, t_cost, start, period, offsets, begins, ends, total,
+    seed, k, by_deadline, limit, quantile, rounds, trips, most_empty, t_break, released,
+    n, has_devices, size, device_of, down, down_offsets, up, up_offsets, compute,
+    has_states, t_cost, trace_of, start, period, offsets, begins, ends, total,
 ):  # fmt: skip
-    """One simulated training: successes per client and the virtual time at the end."""
+    """One simulated training: successes per client and the virtual time at the end.
+
+    Client c has the device device_of[c] and follows the trace trace_of[c]. The time is infinite if trips are counted and
+    nobody is ready for more than `most_empty` rounds in a row.
+    """
     successes = np.zeros(n, np.int64)
     chosen = np.empty(max(k, 1), np.int64)
     pool = np.empty(n, np.int64)
@@ -132,14 +136,14 @@ def simulate(
     if has_states:
         count = 0
         for c in range(n):
-            _locate(c, 0.0, start, period, offsets, begins, ends, base, index, ready, change)
+            _locate(c, trace_of[c], 0.0, start, period, offsets, begins, ends, base, index, ready, change)
             if ready[c]:
                 place[c] = count
                 members[count] = c
                 count += 1
             _file(c, at, change, head, link)
     z = _scramble(np.uint64(seed) + _GOLDEN)
-    t, done_rounds, done_trips = 0.0, 0, 0
+    t, done_rounds, done_trips, empty = 0.0, 0, 0, 0
     while done_rounds < rounds if by_deadline else done_trips < trips:
         t += t_break
         if has_states:
@@ -151,9 +155,9 @@ def simulate(
                 head[slot] = -1
                 while c >= 0:
                     following = link[c]
-                    te = early if t >= start[c] else late
+                    te = early if t >= start[trace_of[c]] else late
                     if change[c] <= te:
-                        _move(c, te, start, period, offsets, begins, ends, base, index, ready, change)
+                        _move(c, trace_of[c], te, start, period, offsets, begins, ends, base, index, ready, change)
                         if ready[c] and place[c] < 0:
                             place[c] = count
                             members[count] = c
@@ -171,7 +175,11 @@ def simulate(
                 at += 1
         done_rounds += 1
         if count == 0:
+            empty += 1
+            if not by_deadline and empty > most_empty:
+                return successes, np.inf
             continue
+        empty = 0
         # Who: everyone if there are not enough, a shuffle of the ready ones if there are few, else drawing until found.
         m = 0
         if count < 2 * k:
@@ -209,23 +217,25 @@ def simulate(
             c = chosen[j]
             cost = t_cost
             if has_devices:
+                d = device_of[c]
                 z += _GOLDEN
-                i = _below(_scramble(z), down_offsets[c + 1] - down_offsets[c])
+                i = _below(_scramble(z), down_offsets[d + 1] - down_offsets[d])
                 z += _GOLDEN
-                if up_offsets[c + 1] > up_offsets[c]:
-                    u = up[up_offsets[c] + _below(_scramble(z), up_offsets[c + 1] - up_offsets[c])]
+                if up_offsets[d + 1] > up_offsets[d]:
+                    u = up[up_offsets[d] + _below(_scramble(z), up_offsets[d + 1] - up_offsets[d])]
                 else:
-                    u = down[down_offsets[c] + _below(_scramble(z), down_offsets[c + 1] - down_offsets[c])]
-                cost = size / (down[down_offsets[c] + i] / 8.0) + size / (u / 8.0) + compute[c]
+                    u = down[down_offsets[d] + _below(_scramble(z), down_offsets[d + 1] - down_offsets[d])]
+                cost = size / (down[down_offsets[d] + i] / 8.0) + size / (u / 8.0) + compute[d]
             elapsed = cost
             if has_states:
                 need = np.ceil(cost) if released else cost
                 te = t
                 if released:
-                    te = np.floor(t) if t >= start[c] else np.ceil(t)
+                    te = np.floor(t) if t >= start[trace_of[c]] else np.ceil(t)
                 elapsed = 0.0
                 if need > 0:
-                    elapsed = _elapsed(c, te, need, limit, period, offsets, begins, ends, base, index, total)
+                    s = trace_of[c]
+                    elapsed = _elapsed(c, s, te, need, limit, period, offsets, begins, ends, base, index, total)
             if by_deadline:
                 if elapsed <= limit:
                     successes[c] += 1

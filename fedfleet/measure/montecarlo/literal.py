@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from fedfleet.core.fleet import DeviceTable, StateTable
+from fedfleet.core.sharing import RowNumbers
 from fedfleet.measure.montecarlo.settings import Settings
 
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -38,10 +39,13 @@ def simulate(
     t_cost: float,
     by_deadline: bool,
 ) -> tuple[list[int], float]:
-    """One simulated training: successes per client and the virtual time at the end."""
+    """One simulated training: successes per client and the virtual time at the end.
+
+    That time is infinite if trips are counted and nobody is ever ready when a round begins.
+    """
     n = settings.clients(devices, states)
     draws, successes = Draws(seed), [0] * n
-    t, rounds, trips = 0.0, 0, 0
+    t, rounds, trips, empty = 0.0, 0, 0, 0
     while rounds < settings.rounds if by_deadline else trips < settings.trips:
         t += settings.t_break
         rounds += 1
@@ -55,6 +59,9 @@ def simulate(
                 took.append(cost)
             else:
                 took.append(elapsed(states, c, moments[c], math.ceil(cost) if settings.released else cost))
+        empty = 0 if chosen else empty + 1
+        if not by_deadline and empty > settings.most_empty_rounds(states):
+            return successes, math.inf
         if not chosen:
             continue
         if by_deadline:
@@ -92,18 +99,24 @@ def _moment(settings: Settings, states: StateTable, c: int, t: float) -> float:
     """The time at which a trace is looked up: released code cuts the fraction off towards the trace's start."""
     if not settings.released:
         return t
-    return math.floor(t) if t >= states.traces.start[c] else math.ceil(t)
+    return math.floor(t) if t >= states.traces.start[_row(states.traces.of, c)] else math.ceil(t)
+
+
+def _row(of: RowNumbers | None, c: int) -> int:
+    return c if of is None else int(of[c])
 
 
 def _spans(states: StateTable, c: int) -> list[tuple[float, float]]:
     t = states.traces
-    a, b = int(t.offsets[c]), int(t.offsets[c + 1])
+    row = _row(t.of, c)
+    a, b = int(t.offsets[row]), int(t.offsets[row + 1])
     return list(zip(t.begins[a:b].tolist(), t.ends[a:b].tolist(), strict=True))
 
 
 def is_ready(states: StateTable, c: int, moment: float) -> bool:
     """Does one of the client's intervals hold this moment?"""
-    start, period = float(states.traces.start[c]), float(states.traces.period[c])
+    row = _row(states.traces.of, c)
+    start, period = float(states.traces.start[row]), float(states.traces.period[row])
     base = start + math.floor((moment - start) / period) * period
     return any(base + low <= moment < base + high for low, high in _spans(states, c))
 
@@ -112,7 +125,8 @@ def elapsed(states: StateTable, c: int, moment: float, need: float) -> float:
     """Seconds from a ready moment until the client has been ready for `need` seconds."""
     if need <= 0:
         return 0.0
-    start, period = float(states.traces.start[c]), float(states.traces.period[c])
+    row = _row(states.traces.of, c)
+    start, period = float(states.traces.start[row]), float(states.traces.period[row])
     base = start + math.floor((moment - start) / period) * period
     left = need
     while True:
@@ -129,12 +143,14 @@ def elapsed(states: StateTable, c: int, moment: float, need: float) -> float:
 
 
 def _device_cost(settings: Settings, devices: DeviceTable, c: int, draws: Draws) -> float:
-    down = devices.down[devices.down_offsets[c] : devices.down_offsets[c + 1]].tolist()
-    own = devices.up[devices.up_offsets[c] : devices.up_offsets[c + 1]].tolist()
+    row = _row(devices.of, c)
+    down = devices.down[devices.down_offsets[row] : devices.down_offsets[row + 1]].tolist()
+    own = devices.up[devices.up_offsets[row] : devices.up_offsets[row + 1]].tolist()
     first = down[draws.below(len(down))]
     second = own[draws.below(len(own))] if own else down[draws.below(len(down))]
     size = settings.size_kb
-    return size / (first / 8.0) + size / (second / 8.0) + settings.compute_seconds(float(devices.seconds_per_sample[c]))
+    compute = settings.compute_seconds(float(devices.seconds_per_sample[row]))
+    return size / (first / 8.0) + size / (second / 8.0) + compute
 
 
 def quantile(values: list[float], q: float) -> float:

@@ -21,11 +21,12 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
+from fedfleet.core.sharing import everyones_row
 from fedfleet.measure.montecarlo.settings import Settings
 
 NAMES = ("DevMC-R", "DevMC-T", "StatMC-R", "StatMC-T", "InterMC-R", "InterMC-T")
 _MOST_SEEDS = 10_000
-_NO_INTS, _NO_FLOATS = np.zeros(1, np.int64), np.zeros(0)
+_NO_INTS, _NO_FLOATS, _NO_ROWS = np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int32)
 
 Simulate = Callable[..., tuple[Ints, float]]
 
@@ -58,18 +59,18 @@ def simulate(
     t_cost: float,
     by_deadline: bool,
 ) -> tuple[Ints, float]:
-    """One fast simulation: successes per client, virtual time at the end."""
+    """One fast simulation: successes per client, virtual time at the end (infinite: nobody is ever ready again)."""
     n = settings.clients(devices, states)
     d, s = devices, states.traces if states is not None else None
-    compute = np.zeros(n)
-    if d is not None and not settings.released:
-        compute = settings.compute_seconds(1.0) * d.seconds_per_sample
+    compute = settings.compute_seconds(1.0) * d.seconds_per_sample if d is not None else _NO_FLOATS
     return kernel()(
         np.uint64(seed), settings.k, by_deadline, settings.deadline if by_deadline else math.inf, settings.ready_share,
-        settings.rounds, settings.trips, settings.t_break, settings.released, n,
-        d is not None, settings.size_kb, d.down if d else _NO_FLOATS, d.down_offsets if d else _NO_INTS,
+        settings.rounds, settings.trips, settings.most_empty_rounds(states), settings.t_break, settings.released, n,
+        d is not None, settings.size_kb, everyones_row(d.of, len(d.ids)) if d else _NO_ROWS,
+        d.down if d else _NO_FLOATS, d.down_offsets if d else _NO_INTS,
         d.up if d else _NO_FLOATS, d.up_offsets if d else _NO_INTS, compute,
-        s is not None, float(t_cost), s.start if s else _NO_FLOATS, s.period if s else _NO_FLOATS,
+        s is not None, float(t_cost), everyones_row(s.of, len(s.start)) if s else _NO_ROWS,
+        s.start if s else _NO_FLOATS, s.period if s else _NO_FLOATS,
         s.offsets if s else _NO_INTS, s.begins if s else _NO_FLOATS, s.ends if s else _NO_FLOATS,
         s.total if s else _NO_FLOATS,
     )  # fmt: skip
@@ -111,6 +112,11 @@ def one_value(
     found = [simulate(settings, d, s, seed=seed, t_cost=c, by_deadline=by_deadline) for c in costs.tolist()]
     if by_deadline:
         return float(np.mean([ratio(settings, successes) for successes, _ in found]))
+    if any(math.isinf(seconds) for _, seconds in found):
+        raise BadInput(
+            f"{name}: rounds begin every {settings.t_break:g} s, and nobody is ever ready at such a moment; "
+            "give another t_break, or states that are ready for longer"
+        )
     scale = settings.trips / settings.k * settings.t_break_asked
     return float(np.mean([seconds for _, seconds in found])) / scale
 
@@ -133,7 +139,7 @@ def measure(
 ) -> Measured:
     """A metric over seeds 0, 1, ..; with `until_se` more seeds are added until the standard error is small enough."""
     if name not in available(devices, states):
-        raise BadInput(f"{name} cannot be measured from this: DevMC needs devices, StatMC states, InterMC both")
+        raise BadInput(f"{name} cannot be measured from these files: DevMC needs devices, StatMC states, InterMC both")
     warm_up(settings, *parts_of(name, devices, states))
     start = time.perf_counter()
     values: list[float] = []
@@ -174,7 +180,8 @@ def state_scores(settings: Settings, states: StateTable, *, seeds: int = 1, thre
 
 
 def per_state(states: StateTable, scores: Floats) -> dict[str, float]:
-    """The mean score of the rows with the same id."""
+    """The mean score of the clients whose states have the same id."""
     names, where = np.unique(states.ids, return_inverse=True)
+    where = where if states.traces.of is None else where[states.traces.of]
     sums = np.bincount(where, weights=scores) / np.bincount(where)
     return {str(name): float(value) for name, value in zip(names, sums, strict=True)}

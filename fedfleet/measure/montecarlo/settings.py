@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,6 +60,14 @@ class Settings:
         if self.k > n:
             raise BadInput(f"clients-k: {self.k} clients a round cannot be chosen from a fleet of {n}")
         return n
+
+    def most_empty_rounds(self, states: StateTable | None) -> int:
+        """So many rounds in a row without anyone ready mean that nobody ever will be again.
+
+        Rounds begin every t_break seconds then; where both are whole seconds, a trace looks the same to them after at most
+        as many rounds as its period has seconds.
+        """
+        return 1 if states is None else math.ceil(float(states.traces.period.max())) + 1
 
     def s_ideal(self, n: int) -> float:
         """How often each client would take part if all were alike and always there."""

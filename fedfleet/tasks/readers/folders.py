@@ -44,7 +44,7 @@ def _table(path: Path) -> list[Row]:
         reader = csv.DictReader(file)
         names = [next((n for n in known if n in (reader.fieldnames or ())), None) for known in _COLUMNS]
         if None in names:
-            raise ValueError(f"the first line of {path.name} must name client, path and label")
+            raise ValueError(f"the first line of {path.name} must name the columns client, path and label")
         client, where, label = (str(n) for n in names)
         listed = [(row[client], row[where], row[label]) for row in reader]
     return [(c, _picture(path.parent, p), v) for c, p, v in listed]

@@ -102,7 +102,7 @@ def _users(path: Path) -> Iterator[tuple[str, dict[str, list[Any]]]]:
     with path.open() as file:
         content = json.load(file)
     if not isinstance(content, dict) or "user_data" not in content:
-        raise ValueError(f"{path.name} has no user_data, so it is not LEAF's")
+        raise ValueError(f"{path.name} has no user_data, so it is not in LEAF's format")
     yield from content["user_data"].items()
 
 

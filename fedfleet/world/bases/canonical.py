@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import DeviceTable, StateTable, device_table
+from fedfleet.core.fleet import DeviceTable, StateTable, device_table, unshared_devices, unshared_states
 from fedfleet.core.intervals import traces
 from fedfleet.world.bases.reading import numbers, phases, read_json, state_table
 
@@ -21,7 +21,7 @@ def devices(path: str) -> DeviceTable:
     """Read a devices file; malformed rows are refused by id."""
     if path.endswith(".npz"):
         return _devices_npz(path)
-    ids, down, up, per_sample, latency, cores, memory = [], [], [], [], [], [], []
+    ids, down, up, per_sample, latency, cores, memory, per_batch = [], [], [], [], [], [], [], []
     for i, row in enumerate(_rows(path, DEVICES, "devices")):
         name = _name(row, i, path)
         where = f"{path}: device {name}"
@@ -29,6 +29,8 @@ def devices(path: str) -> DeviceTable:
         down.append(numbers(row.get("down_kbps"), f"{where}: down_kbps", positive=True))
         up.append([] if row.get("up_kbps") is None else numbers(row["up_kbps"], f"{where}: up_kbps", positive=True))
         per_sample.append(numbers([row.get("seconds_per_sample")], f"{where}: seconds_per_sample")[0])
+        batch = 0.0 if row.get("seconds_per_batch") is None else row["seconds_per_batch"]
+        per_batch.append(numbers([batch], f"{where}: seconds_per_batch")[0])
         span = (
             [0.0, 0.0]
             if row.get("latency_ms") is None
@@ -39,7 +41,8 @@ def devices(path: str) -> DeviceTable:
         latency.append([s / 1000.0 for s in span])
         for column, key in ((cores, "cores"), (memory, "memory_mb")):
             column.append(np.nan if row.get(key) is None else numbers([row[key]], f"{where}: {key}", positive=True)[0])
-    return device_table(ids, down, per_sample, up, np.array(latency), np.array(cores), np.array(memory))
+    columns = (np.array(column) for column in (latency, cores, memory, per_batch))
+    return device_table(ids, down, per_sample, up, *columns)
 
 
 def states(path: str) -> StateTable:
@@ -61,13 +64,17 @@ def states(path: str) -> StateTable:
 
 
 def write_devices(path: str, table: DeviceTable) -> None:
-    """Write a devices file, by its ending."""
+    """Write a devices file, by its ending; every client has a row of its own there."""
+    table = unshared_devices(table)
     if path.endswith(".npz"):
-        np.savez_compressed(
-            path, format=np.array(DEVICES), id=table.ids, down_kbps=table.down, down_kbps_offsets=table.down_offsets,
-            up_kbps=table.up, up_kbps_offsets=table.up_offsets, seconds_per_sample=table.seconds_per_sample,
-            latency_ms=table.latency * 1000.0, cores=table.cores, memory_mb=table.memory_mb,
-        )  # fmt: skip
+        arrays: dict[str, Any] = {
+            "format": np.array(DEVICES), "id": table.ids, "down_kbps": table.down, "down_kbps_offsets": table.down_offsets,
+            "up_kbps": table.up, "up_kbps_offsets": table.up_offsets, "seconds_per_sample": table.seconds_per_sample,
+            "latency_ms": table.latency * 1000.0, "cores": table.cores, "memory_mb": table.memory_mb,
+        }  # fmt: skip
+        if table.seconds_per_batch.any():
+            arrays["seconds_per_batch"] = table.seconds_per_batch
+        np.savez_compressed(path, **arrays)
         return
     _write_json(path, {"format": DEVICES, "devices": [device_row(table, i) for i in range(len(table))]})
 
@@ -81,6 +88,8 @@ def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
         "up_kbps": up or None,
         "seconds_per_sample": float(table.seconds_per_sample[i]),
     }
+    if table.seconds_per_batch[i]:
+        row["seconds_per_batch"] = float(table.seconds_per_batch[i])
     if table.latency[i].any():
         row["latency_ms"] = (table.latency[i] * 1000.0).tolist()
     if np.isfinite(table.cores[i]):
@@ -91,7 +100,8 @@ def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
 
 
 def write_states(path: str, table: StateTable) -> None:
-    """Write a states file, by its ending."""
+    """Write a states file, by its ending; every client has a row of its own there."""
+    table = unshared_states(table)
     t = table.traces
     start, end = t.start, t.start + t.period
     owner = np.repeat(np.arange(len(table)), np.diff(t.offsets))
@@ -160,7 +170,7 @@ def _any_in_span(wrong: np.ndarray, offsets: np.ndarray) -> np.ndarray:
 
 def _offsets(path: str, name: str, offsets: np.ndarray, n: int, length: int) -> np.ndarray:
     if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != length or (np.diff(offsets) < 0).any():
-        raise BadInput(f"{path}: {name} must rise from 0 to {length} in {n + 1} steps")
+        raise BadInput(f"{path}: {name} must hold {n + 1} numbers that rise from 0 to {length}")
     return offsets.astype(np.int64)
 
 
@@ -172,23 +182,22 @@ def _devices_npz(path: str) -> DeviceTable:
     down_offsets = _offsets(path, "down_kbps_offsets", got["down_kbps_offsets"], n, len(down))
     up_offsets = _offsets(path, "up_kbps_offsets", got["up_kbps_offsets"], n, len(up))
     per_sample = got["seconds_per_sample"].astype(np.float64)
+    per_batch = got.get("seconds_per_batch", np.zeros(n)).astype(np.float64)
     latency = got.get("latency_ms", np.zeros((n, 2))).astype(np.float64) / 1000.0
-    if per_sample.shape != (n,) or latency.shape != (n, 2):
-        raise BadInput(f"{path}: seconds_per_sample must have {n} entries and latency_ms {n} pairs")
+    if per_sample.shape != (n,) or per_batch.shape != (n,) or latency.shape != (n, 2):
+        raise BadInput(
+            f"{path}: seconds_per_sample and seconds_per_batch must have {n} entries each and latency_ms {n} pairs"
+        )
     for values, offsets in ((down, down_offsets), (up, up_offsets)):
         wrong = ~(np.isfinite(values) & (values > 0))
         _refuse(path, "device", ids, _any_in_span(wrong, offsets), "a speed is not positive")
     _refuse(path, "device", ids, np.diff(down_offsets) == 0, "it has no down_kbps")
-    _refuse(
-        path,
-        "device",
-        ids,
-        ~(np.isfinite(per_sample) & (per_sample >= 0)),
-        "seconds_per_sample is negative or not finite",
-    )
+    for name, column in (("seconds_per_sample", per_sample), ("seconds_per_batch", per_batch)):
+        wrong = ~(np.isfinite(column) & (column >= 0))
+        _refuse(path, "device", ids, wrong, f"{name} is negative or not finite")
     none = np.full(n, np.nan)
     cores, memory = (got.get(key, none).astype(np.float64) for key in ("cores", "memory_mb"))
-    return DeviceTable(ids, down, down_offsets, up, up_offsets, per_sample, latency, cores, memory)
+    return DeviceTable(ids, down, down_offsets, up, up_offsets, per_sample, latency, cores, memory, per_batch)
 
 
 def _states_npz(path: str) -> StateTable:

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateTable, availability, take_states
+from fedfleet.core.fleet import StateTable, availability, client_ids, take_states
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
 
@@ -18,7 +18,7 @@ def ranked(base: StateTable, scores: Floats) -> Ints:
     """Rows from the best state to the worst: by score, ties by availability, then by id."""
     if len(scores) != len(base):
         raise BadInput(f"{len(scores)} scores for {len(base)} states; give one score per state")
-    return np.lexsort((base.ids, -availability(base), -scores))
+    return np.lexsort((client_ids(base), -availability(base), -scores))
 
 
 def sample_dpcsm(

@@ -7,9 +7,10 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import DeviceTable, mean_kbps, take_devices
+from fedfleet.core.fleet import DeviceTable, mean_kbps, take_devices, unshared_devices
 from fedfleet.core.records import Floats
 from fedfleet.core.rng import stream
+from fedfleet.core.sharing import rows_taken
 
 _LIST = 25  # speeds per kind in paper semantics: normal quantiles, scaled to unit variance
 _SLOWEST_KBPS = 1.0
@@ -43,7 +44,7 @@ def _released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, al
     weights = rng.dirichlet([alpha] * kinds)
     labels = rng.choice(kinds, size=n, p=weights)
     means = mean_kbps(base)
-    occupied = sorted(set(labels.tolist()))
+    occupied: list[int] = np.unique(labels).tolist()
     if len(occupied) > len(base):
         raise BadInput(
             f"{len(occupied)} kinds of device are needed, and the base has {len(base)}; lower kinds or clients"
@@ -55,7 +56,9 @@ def _released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, al
         gap = np.where(free, np.abs(means - wanted), np.inf)
         chosen[label] = int(np.argmin(gap))
         free[chosen[label]] = False
-    return take_devices(base, np.array([chosen[label] for label in labels.tolist()], np.int64))
+    device_of = np.zeros(kinds, np.int64)
+    device_of[list(chosen)] = list(chosen.values())
+    return take_devices(base, device_of[labels])
 
 
 def _paper(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int) -> DeviceTable:
@@ -67,20 +70,20 @@ def _paper(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha
     model = rng.integers(len(base), size=kinds)  # whose spread, compute and latency a kind has
     spread = _spreads(base)[model]
     speeds = np.maximum(centres[:, None] + spread[:, None] * _unit_quantiles(), _SLOWEST_KBPS)
-    like = take_devices(base, model[labels])
-    ids = np.array([f"kind-{label}" for label in labels.tolist()], np.str_)
-    offsets = np.arange(n + 1, dtype=np.int64) * _LIST
-    none = np.zeros(n + 1, np.int64)
+    used, of = rows_taken(None, kinds, labels)
+    like, n_used = unshared_devices(take_devices(base, model[used])), len(used)
     return DeviceTable(
-        ids, speeds[labels].ravel(), offsets, np.zeros(0), none,
-        like.seconds_per_sample, like.latency, like.cores, like.memory_mb,
+        np.array([f"kind-{kind}" for kind in used.tolist()], np.str_),
+        speeds[used].ravel(), np.arange(n_used + 1, dtype=np.int64) * _LIST, np.zeros(0), np.zeros(n_used + 1, np.int64),
+        like.seconds_per_sample, like.latency, like.cores, like.memory_mb, like.seconds_per_batch, of,
     )  # fmt: skip
 
 
 def _spreads(base: DeviceTable) -> Floats:
     """The standard deviation of each device's measurements."""
     spans = np.split(base.down, base.down_offsets[1:-1])
-    return np.array([float(s.std()) for s in spans])
+    found = np.array([float(s.std()) for s in spans])
+    return found if base.of is None else found[base.of]
 
 
 def _unit_quantiles() -> Floats:

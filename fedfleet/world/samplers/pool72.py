@@ -14,6 +14,7 @@ from fedfleet.core.limits import NonNegative, Positive
 from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
+from fedfleet.core.sharing import SharedNames
 
 Distribution = Literal["homo", "uniform", "near_normal", "strong_heavy", "double_tails"]
 # From weakest to strongest. Delays are milliseconds, whatever the paper prints; bandwidths are (up, down) in kbit/s.
@@ -98,7 +99,7 @@ def pool72(
             took = seconds_of(cost, table.down[row], table.up[row], table.seconds_per_sample[row], latency)
             return np.where(table.memory_mb[row] < peak_memory_mb, np.inf, took)
 
-        kinds = ["pool"] * len(keys) if reallocate else table.ids[fixed].tolist()
+        kinds = ["pool"] * len(keys) if reallocate else SharedNames(table.ids, fixed.astype(np.int32))
         return DeviceSource(seconds, kinds)
 
     return recipe

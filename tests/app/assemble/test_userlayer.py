@@ -207,7 +207,7 @@ def without(text, start):
         (("run.execute=ray",), ("run.execute", "inline or stacked")),
         (('algorithm="centralized"',), ("edge", "'centralized' trains in one place")),
         (('algorithm="local_only"',), ("edge.use = 'shufflefl'", "'local_only' keeps something on every device")),
-        (("world.users.devices=[5, 2]",), ("world.users.devices = [5, 2]", "such as [2, 5]")),
+        (("world.users.devices=[5, 2]",), ("world.users.devices = [5, 2]", "for example [2, 5]")),
         (("world.users.devices=[0, 2]",), ("world.users.devices", "greater than or equal to 1")),
         (("world.users.use=household",), ("world.users.use", "did you mean 'households'")),
         (('world.users={ use = "groups", count = 15 }',), ("world.users.count", "15 groups", "14 devices")),

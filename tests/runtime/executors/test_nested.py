@@ -19,6 +19,7 @@ from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.trees import content_hash
 from fedfleet.edges.hierfl import hierfl
+from fedfleet.edges.shufflefl.rule import shufflefl
 from fedfleet.engine.nested import SLOTS, SYNCS
 from fedfleet.engine.nested import nested as one_layer_up
 from fedfleet.learn.averaging import fedavg
@@ -29,7 +30,6 @@ from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.gather import fold_reports
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.simulate import simulate
-from fedfleet.shuffle.edge import shufflefl
 from fedfleet.tasks.digits import digits, digits_logreg
 from fedfleet.tasks.task import first_parameters
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor

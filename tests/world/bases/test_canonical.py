@@ -6,26 +6,34 @@ import numpy as np
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateTable, availability, device_table, take_devices, take_states
+from fedfleet.core.fleet import (
+    StateTable,
+    device_table,
+    take_devices,
+    take_states,
+    unshared_devices,
+    unshared_states,
+)
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical import write_devices, write_states
-from tests.real import DEVICE_BASE, STATE_BASE, device_case, needs_data, state_case
 from tests.worlds import traces_of
 
 DEVICES = device_table(
     ["a", "b", "a"], [[1e4, 2e4], [5e3], [7e3, 8e3, 9e3]], [0.1, 0.2, 0.3], [[], [4e3], []],
     np.array([[0.0, 0.0], [0.02, 0.08], [0.0, 0.0]]), np.array([4.0, np.nan, 2.0]), np.array([1024.0, np.nan, np.nan]),
+    np.array([0.0, 0.5, 0.0]),
 )  # fmt: skip
+
+
 STATES = StateTable(
     np.array(["x", "y"]), traces_of([((0.0, 10.0), (20.0, 30.0)), ((5.0, 6.0),)], [100.0, 50.0], [1000.0, -7.0])
 )
 
 
 def equal(a, b):
-    """Two tables, column by column."""
-    return all(
-        np.array_equal(getattr(a, f), getattr(b, f), equal_nan=f not in ("ids",)) for f in a.__slots__ if f != "traces"
-    )
+    """Two tables with a row for each client, column by column."""
+    columns = [f for f in a.__slots__ if f not in ("traces", "of")]
+    return all(np.array_equal(getattr(a, f), getattr(b, f), equal_nan=f != "ids") for f in columns)
 
 
 @pytest.mark.parametrize("ending", ["json", "npz"])
@@ -38,13 +46,26 @@ def test_what_is_written_reads_back(tmp_path, ending):
     assert equal(back.traces, STATES.traces)
 
 
-def test_rows_can_be_taken_with_repetition():
-    rows = np.array([2, 0, 2])
-    table = take_devices(DEVICES, rows)
-    assert table.ids.tolist() == ["a", "a", "a"]
-    assert table.down.tolist() == [7e3, 8e3, 9e3, 1e4, 2e4, 7e3, 8e3, 9e3]
-    again = take_states(STATES, np.array([1, 0, 1]))
-    assert availability(again).tolist() == [0.02, 0.2, 0.02]
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_clients_that_share_rows_are_written_one_by_one(tmp_path, ending):
+    clients = np.array([1, 0, 1, 1])
+    devices, states = take_devices(DEVICES, clients), take_states(STATES, clients)
+    write_devices(str(tmp_path / f"d.{ending}"), devices)
+    write_states(str(tmp_path / f"s.{ending}"), states)
+    back = load_states(str(tmp_path / f"s.{ending}"))
+    assert equal(load_devices(str(tmp_path / f"d.{ending}")), unshared_devices(devices))
+    assert back.ids.tolist() == ["y", "x", "y", "y"]
+    assert equal(back.traces, unshared_states(states).traces)
+
+
+def test_a_device_without_a_time_per_batch_has_none(tmp_path):
+    plain = device_table(["a"], [[1e4]], [0.1])
+    for ending in ("json", "npz"):
+        path = str(tmp_path / f"plain.{ending}")
+        write_devices(path, plain)
+        assert load_devices(path).seconds_per_batch.tolist() == [0.0]
+    assert "seconds_per_batch" not in (tmp_path / "plain.json").read_text()
+    assert "seconds_per_batch" not in np.load(tmp_path / "plain.npz").files
 
 
 def device(**changes):
@@ -65,6 +86,8 @@ def state(**changes):
         (device(up_kbps=[0.0]), "device-x: up_kbps"),
         (device(seconds_per_sample=None), "device-x: seconds_per_sample"),
         (device(seconds_per_sample=-0.1), "device-x.*not negative"),
+        (device(seconds_per_batch=-1), "device-x: seconds_per_batch"),
+        (device(seconds_per_batch=False), "device-x: seconds_per_batch"),
         (device(latency_ms=[9, 1]), "device-x: latency_ms"),
         (device(cores=0), "device-x: cores"),
         ({"down_kbps": [1.0]}, "row 1 has no id"),
@@ -101,7 +124,9 @@ def test_bad_states_are_named(tmp_path, row, says):
     [
         ({"down_kbps": np.array([1e4, 2e4, -1.0, 7e3, 8e3, 9e3])}, "device b: a speed is not positive"),
         ({"seconds_per_sample": np.array([0.1, 0.2, np.nan])}, "device a: seconds_per_sample"),
-        ({"down_kbps_offsets": np.array([0, 2, 1, 6])}, "down_kbps_offsets must rise"),
+        ({"seconds_per_batch": np.array([0.1, -0.2, 0.0])}, "device b: seconds_per_batch"),
+        ({"seconds_per_batch": np.zeros(2)}, "seconds_per_batch must have 3 entries"),
+        ({"down_kbps_offsets": np.array([0, 2, 1, 6])}, "down_kbps_offsets must hold 4 numbers that rise from 0 to 6"),
         ({"format": np.array("other")}, "not fedfleet/devices@1"),
     ],
 )
@@ -138,38 +163,3 @@ def test_an_npz_that_holds_objects_is_not_unpickled(tmp_path):
     np.savez(path, format=np.array("fedfleet/devices@1"), id=np.array([{"a": 1}], dtype=object))
     with pytest.raises(BadInput, match="cannot be read"):
         load_devices(path)
-
-
-def test_prefixes(tmp_path):
-    with pytest.raises(BadInput, match="did you mean 'flhetbench'"):
-        load_devices("flhetbensh:x")
-    with pytest.raises(BadInput, match="has no states"):
-        load_states("fsreal:")
-    with pytest.raises(BadInput, match="no file"):
-        load_devices(str(tmp_path / "none.json"))
-    assert len(load_devices("fsreal:")) == len(load_devices("fsreal")) == 72
-
-
-@needs_data
-def test_flhetbench_files():
-    assert len(load_devices(DEVICE_BASE)) == 168
-    case = load_devices(device_case(1))
-    assert len(case) == 100
-    assert 3 * case.seconds_per_sample[0] == pytest.approx(1.44, abs=0.005), "the compute term of the printed values"
-    states = load_states(STATE_BASE)
-    assert len(states) == 710
-    assert availability(states).mean() == pytest.approx(0.095, abs=0.001)
-    assert [len(set(load_states(state_case(i)).ids)) for i in (1, 2, 3, 4)] == [6, 13, 16, 27]
-
-
-def test_flhetbench_files_that_are_malformed(tmp_path):
-    (tmp_path / "d.json").write_text(json.dumps([{"tcp_speed_results": [1.0]}, {"tcp_speed_results": [0]}]))
-    with pytest.raises(BadInput, match="device 1"):
-        load_devices(f"flhetbench:{tmp_path}/d.json")
-    timers = {"7": {"trace_start": 10, "trace_end": 5, "ready_time": [[1, 2]]}, "8": {"ready_time": []}}
-    (tmp_path / "t.json").write_text(json.dumps(timers))
-    with pytest.raises(BadInput, match="state 7: trace_end"):
-        load_states(f"flhetbench:{tmp_path}/t.json")
-    (tmp_path / "ids.json").write_text('["8"]')
-    with pytest.raises(BadInput, match=r"state 8 .* never ready"):
-        load_states(f"flhetbench:{tmp_path}/t.json#{tmp_path}/ids.json")

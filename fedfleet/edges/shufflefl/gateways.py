@@ -1,0 +1,135 @@
+"""What planning costs a user: the paper's seven gateways as tables of seconds, and our own solver as a formula.
+
+Seconds of the paper's solver are facts of its Tables 6-10, shrinkage ratios of its Table 5. They were measured for 5
+(HARBox), 8 (RealWorld), 35 (Google Speech), 62 (FEMNIST) and 80 (Shakespeare) classes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.records import Keys
+from fedfleet.core.rng import uniforms
+
+NAMES = (
+    "raspberry_pi4", "jetson_nano_1", "jetson_nano_2", "jetson_tx2_1", "jetson_tx2_2", "jetson_xavier_1",
+    "jetson_xavier_2",
+)  # fmt: skip
+MIXED = "mixed"
+
+# By number of classes: for each number of devices, the seconds of each gateway in the order of NAMES.
+_Table = dict[int, dict[int, tuple[float, ...]]]
+_WHOLE: _Table = {
+    5: {
+        3: (4.35, 5.72, 9.59, 3.02, 5.33, 2.70, 3.50),
+        4: (8.24, 13.24, 19.41, 10.42, 16.05, 7.17, 8.87),
+        5: (17.09, 28.04, 44.48, 21.83, 35.94, 15.83, 19.23),
+    },
+    8: {7: (25.26, 41.51, 53.60, 30.05, 49.47, 16.20, 35.54)},
+    35: {
+        3: (20.25, 69.92, 129.17, 52.38, 73.32, 7.80, 29.20),
+        4: (60.08, 260.99, 453.31, 195.09, 486.84, 56.31, 167.66),
+        5: (246.37, 1220.90, 2111.91, 943.78, 1506.74, 160.70, 449.16),
+        6: (1899.56, 3683.57, 5446.48, 3669.90, 4169.65, 759.64, 2248.08),
+    },
+    62: {
+        3: (25.24, 239.02, 305.87, 51.64, 245.77, 22.49, 35.89),
+        4: (1353.06, 2159.08, 3050.94, 1548.95, 2524.30, 209.06, 1498.59),
+        5: (3693.89, 4785.39, 9875.78, 4103.72, 6460.34, 2583.75, 3988.52),
+        6: (11718.22, 19256.10, 42039.11, 18119.44, 28600.39, 11572.61, 13212.79),
+    },
+    80: {
+        3: (65.68, 240.41, 829.14, 135.62, 625.10, 37.03, 107.66),
+        4: (500.82, 994.04, 1573.03, 799.27, 1132.73, 486.08, 623.84),
+        5: (2066.64, 3068.35, 4964.06, 3048.65, 3522.68, 1612.25, 2448.82),
+        6: (10059.33, 13564.07, 38270.15, 12728.67, 18645.53, 8726.23, 10080.24),
+    },
+}
+_MERGED: _Table = {
+    35: {
+        3: (5.40, 4.85, 10.16, 5.11, 7.14, 4.54, 7.49),
+        4: (15.10, 17.05, 24.49, 15.24, 20.57, 11.94, 12.93),
+        5: (26.93, 30.18, 44.47, 19.69, 35.95, 13.28, 28.94),
+        6: (48.62, 63.56, 78.07, 54.97, 75.94, 43.28, 57.65),
+    },
+    62: {
+        3: (7.56, 6.05, 9.40, 4.34, 8.34, 3.36, 5.06),
+        4: (13.63, 18.93, 29.33, 13.18, 23.12, 9.07, 10.85),
+        5: (29.98, 33.79, 56.35, 30.72, 44.83, 17.86, 24.54),
+        6: (63.60, 69.91, 96.03, 62.34, 99.71, 48.78, 58.47),
+    },
+    80: {
+        3: (4.06, 4.77, 7.67, 4.07, 9.08, 3.84, 4.57),
+        4: (12.85, 13.68, 26.10, 17.68, 23.38, 12.56, 21.38),
+        5: (26.85, 31.95, 66.93, 30.50, 60.54, 30.13, 34.90),
+        6: (56.88, 73.01, 95.48, 67.42, 85.36, 55.29, 64.31),
+    },
+}
+_GAMMA = {
+    35: (0.35, 0.20, 0.20, 0.25, 0.25, 0.35, 0.30),
+    62: (0.25, 0.10, 0.10, 0.15, 0.15, 0.25, 0.20),
+    80: (0.20, 0.10, 0.10, 0.125, 0.125, 0.20, 0.15),
+}
+
+
+def planning_seconds(profile: str, classes: int, devices: float, *, merged: bool) -> float:
+    """Seconds that the paper's solver takes on a gateway, with classes `merged` by its `gamma` or not.
+
+    The table is that of the nearest number of classes, the smaller of two equally near. Between measured numbers of devices
+    (3 to 6; to 5 for 5 classes, 7 alone for 8) seconds are interpolated geometrically, outside they are those of the nearest.
+    For 5 and 8 classes the paper never merged any. A single device has nothing to plan, which takes 0 seconds.
+
+    >>> planning_seconds("raspberry_pi4", 62, 5, merged=True), planning_seconds("raspberry_pi4", 47, 9, merged=False)
+    (29.98, 1899.56)
+    """
+    place, like = _place(profile), _nearest_classes(classes)
+    if devices <= 1:
+        return 0.0
+    table = _MERGED[like] if merged and like in _MERGED else _WHOLE[like]
+    seconds = [row[place] for row in table.values()]
+    return round(float(np.exp(np.interp(devices, list(table), np.log(seconds)))), 6)
+
+
+def gamma(profile: str, classes: int) -> float:
+    """The share of classes that a gateway plans with (Table 5), by the nearest number of classes; 1 for 5 and 8.
+
+    >>> gamma("jetson_tx2_1", 80), gamma("jetson_tx2_1", 10)
+    (0.125, 1.0)
+    """
+    place, like = _place(profile), _nearest_classes(classes)
+    return _GAMMA[like][place] if like in _GAMMA else 1.0
+
+
+def exact_seconds(classes: int, devices: int, samples: int = 400) -> float:
+    """Seconds of our own solver for a user, V^0.69 (0.0152 + N (3.21e-5 + 2.04e-6 c)), and 0 for one device.
+
+    Fitted to the processor seconds of `solve(problem, quick=True)` on one server core, with 5 to 80 classes, 2 to 7
+    devices and 128 to 4778 samples: within a factor of 1.4 of each mean of five users. A formula instead of a clock, since
+    simulated time must be the same on every machine.
+    """
+    if devices <= 1:
+        return 0.0
+    return devices**0.69 * (0.0152 + samples * (3.21e-5 + 2.04e-6 * classes))
+
+
+def profile_of(user_keys: Keys, mix: str = MIXED, *, seed: int = 0) -> list[str]:
+    """The gateway of each user: evenly drawn by its key if `mix` is "mixed", else the one that `mix` names.
+
+    >>> profile_of(np.array([7], np.uint64), "jetson_nano_2")
+    ['jetson_nano_2']
+    """
+    if mix != MIXED:
+        return [NAMES[_place(mix)]] * len(user_keys)
+    places = (uniforms(seed, "gateway", user_keys) * len(NAMES)).astype(np.int64)
+    return [NAMES[k] for k in places.tolist()]
+
+
+def _place(profile: str) -> int:
+    if profile not in NAMES:
+        raise BadInput(f"shuffle: there is no gateway {profile!r}{nearest(profile, (*NAMES, MIXED))}")
+    return NAMES.index(profile)
+
+
+def _nearest_classes(classes: int) -> int:
+    return min(_WHOLE, key=lambda known: (abs(known - classes), known))

@@ -1,0 +1,195 @@
+"""One Newton step of the barrier problem, by structure: diagonal, plus rank one per (class, receiver), plus rank 4V.
+
+The Hessian of Phi in T has the diagonal 1/T^2; per class i and receiver j the curvature of G along x_ij; and, globally, the
+span of three vectors per device in x-space (ones, b, rho) and of the V latencies. Each class eliminates its row sums and
+solves one V x V system; what couples the classes is one dense 4V x 4V system; t enters by a scalar Schur complement.
+A step costs O(c V^3), where a dense one costs O((c V^2)^3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.shuffle.barrier_function import HIGH, Point, soft_time
+from fedfleet.shuffle.divergence import Floats
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price
+
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True)
+class NewtonStep:
+    """A direction: in the plan, in t, and how much Phi falls along it to first order (the decrement)."""
+
+    plan: Floats
+    t: Floats
+    decrement: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _Gram:
+    """Inner products of the vectors e_j, A_k and -beta/T under the row-projected weight T^2, per class."""
+
+    ee: Floats  # [B, c, V, V]
+    ea: Floats
+    aa: Floats
+    e0: Floats  # [B, c, V]
+    a0: Floats
+    weight: Floats  # T^2, [B, c, V, V]
+    row: Floats  # its row sums, 1 where a row is empty
+
+
+@dataclass(frozen=True, slots=True)
+class _Global:
+    """The Hessian's global part U M U', the gradient in the same 4V vectors, and the cross derivative with t."""
+
+    middle: Floats  # M [B, 4V, 4V]
+    gradient: Floats  # [B, 4V]
+    cross: Floats  # [B, 4V]
+
+
+def newton_step(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats) -> NewtonStep:
+    """The direction at a point of each problem: with beta = 1 to the centre of mu, else along the path towards beta mu.
+
+    The path's tangent is the Newton step with the curvature at mu and the gradient's share of mu scaled by beta.
+    """
+    b, c, v = at.x.shape
+    q = (at.mass / c + _TINY)[:, None, :]
+    both = at.x + q
+    fall = -0.5 / both  # b in the notes
+    mask = stack.open[:, None, :]
+    loose = np.where(mask & (at.x > 0.0), 2.0 * at.x * both * at.slack[:, None, :] / q, 1.0)  # inverse curvature of G
+    gram = _gram(stack, at, beta)
+    i = np.arange(v)
+    system = gram.ee.copy()
+    system[..., i, i] += loose
+    right = np.concatenate([gram.ee, gram.ea, gram.e0[..., None]], 3)
+    solved = np.linalg.solve(system, right).astype(float, copy=False)  # [B, c, V, 2V + 1]
+    basis = np.empty((b, 3, c, v))
+    basis[:, 0], basis[:, 1], basis[:, 2] = mask, fall * mask, (at.t[:, None, None] - at.slope) * mask
+    coupling, offset = _coupling(gram, solved, loose[..., None] * solved, basis)
+    shared = _global(stack, at, mu, beta, fall)
+    matrix = np.matmul(shared.middle, coupling)
+    matrix[:, np.arange(4 * v), np.arange(4 * v)] += 1.0
+    pulled = shared.gradient - np.matmul(shared.middle, offset[..., None])[..., 0]
+    eta = np.linalg.solve(matrix, np.stack([pulled, shared.cross], 2))
+    moved = np.matmul(coupling, eta)  # [B, 4V, 2]
+    seen = offset + moved[..., 0]
+    pull, stiff = (shared.cross * seen).sum(1), (shared.cross * moved[..., 1]).sum(1)
+    dt, slope = _step_in_t(stack, at, mu, beta, pull, stiff)
+    plan = _expand(stack, at, gram, solved, basis, eta[..., 0] + eta[..., 1] * dt[:, None], beta)
+    outer = beta * (plan / np.where(at.plan > 0.0, at.plan, 1.0)).sum((1, 2, 3))
+    inner = ((seen + moved[..., 1] * dt[:, None]) * shared.gradient).sum(1)
+    return NewtonStep(plan, dt, outer + inner - slope * dt)
+
+
+def _gram(stack: RelaxedProblems, at: Point, beta: Floats) -> _Gram:
+    """e_j picks x_j = sum_v T_vj; A_k is device k's latency: W_vj for k = v or j, and the effort of j for k = j."""
+    w = stack.links[:, None]
+    u = w + stack.effort[:, None, None, :]
+    weight = at.plan * at.plan
+    row = weight.sum(3)
+    row = np.where(row > 0.0, row, 1.0)
+    sent, got = weight * w, weight * u
+    i = np.arange(w.shape[-1])
+    per_row = got.copy()
+    per_row[..., i, i] += sent.sum(3)
+    scaled = per_row / row[..., None]
+    across = np.swapaxes(weight, 2, 3)
+    ee = -np.matmul(across, weight / row[..., None])
+    ee[..., i, i] = 0.0
+    ee[..., i, i] = -ee.sum(3)  # a Laplacian: its diagonal from the off-diagonal, free of cancellation
+    ea = np.swapaxes(sent, 2, 3) - np.matmul(across, scaled)
+    ea[..., i, i] += got.sum(2)
+    both = sent * u
+    aa = both + np.swapaxes(both, 2, 3) - np.matmul(np.swapaxes(per_row, 2, 3), scaled)
+    aa[..., i, i] += (sent * w).sum(3) + (got * u).sum(2)
+    kept = (stack.supply / row)[:, :, None, :]
+    toward = beta[:, None, None]
+    e0 = toward * (np.matmul(kept, weight)[:, :, 0] - at.x)
+    a0 = toward * (np.matmul(kept, per_row)[:, :, 0] - (at.plan * u).sum(2) - (at.plan * w).sum(3))
+    return _Gram(ee, ea, aa, e0, a0, weight, row)
+
+
+def _coupling(gram: _Gram, solved: Floats, reach: Floats, basis: Floats) -> tuple[Floats, Floats]:
+    """S = U' B^-1 U over the 4V global vectors and U' B^-1 g0, summed over classes; B is what the classes solve alone."""
+    b, _, c, v = basis.shape
+    wide = (reach[..., None, :v] * basis.transpose(0, 2, 1, 3)[:, :, None]).reshape(b, c, v, 3 * v)
+    wide = np.concatenate([wide, reach[..., v:]], 3)  # [B, c, V, 4V + 1]
+    summed = np.matmul(basis.transpose(0, 3, 1, 2), wide.transpose(0, 2, 1, 3))  # [B, V, 3, 4V + 1]
+    summed = summed.transpose(0, 2, 1, 3).reshape(b, 3 * v, 4 * v + 1)
+    back = np.matmul(np.swapaxes(gram.ea, 2, 3), solved[..., v:]).sum(1)
+    coupling = np.empty((b, 4 * v, 4 * v))
+    coupling[:, : 3 * v] = summed[..., : 4 * v]
+    coupling[:, 3 * v :, : 3 * v] = np.swapaxes(summed[..., 3 * v : 4 * v], 1, 2)
+    coupling[:, 3 * v :, 3 * v :] = gram.aa.sum(1) - back[..., :v]
+    return coupling, np.concatenate([summed[..., 4 * v], gram.a0.sum(1) - back[..., v]], 1)
+
+
+def _global(stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, fall: Floats) -> _Global:
+    """M, gradient and cross derivative in the order ones, b, rho, latencies (V of each)."""
+    b, c, v = at.x.shape
+    inverse = stack.open / at.slack
+    bend = -(at.x * fall).sum(1) / (at.mass / c + _TINY)  # e in the notes
+    floored = stack.open & (stack.floor[:, None] > 0.0)
+    held = floored / np.where(floored, at.mass - stack.floor[:, None], 1.0)
+    i = np.arange(v)
+    middle = np.zeros((b, 4 * v, 4 * v))
+    middle[:, i, i] = bend * inverse / c**2 + held * held
+    middle[:, i, v + i] = middle[:, v + i, i] = inverse / c
+    middle[:, 2 * v + i, 2 * v + i] = inverse * inverse
+    slope, middle[:, 3 * v :, 3 * v :] = _time_curvature(stack, at.latency, mu, beta)
+    nothing = np.zeros_like(inverse)
+    toward = -beta[:, None]
+    gradient = np.concatenate([toward * held, nothing, toward * inverse, slope], 1)
+    return _Global(middle, gradient, np.concatenate([-inverse, nothing, at.mass * inverse * inverse, nothing], 1))
+
+
+def _time_curvature(stack: RelaxedProblems, latency: Floats, mu: Floats, beta: Floats) -> tuple[Floats, Floats]:
+    """Gradient of psi / mu in the latencies, heading for beta mu, and its Hessian."""
+    soft = soft_time(stack, latency, mu)
+    v = latency.shape[1]
+    m, s, drift = mu[:, None], soft.sigma[:, None], (beta - 1.0)[:, None]
+    square = soft.p * soft.p
+    total = square.sum(1, keepdims=True)
+    eye = np.eye(v)
+    hessian = (square[:, :, None] * eye - square[:, :, None] * (square / total)[:, None, :]) / (m * m)[:, :, None]
+    slope = (soft.p + drift * (soft.p - square / total)) / m  # the drift: d p / d mu at fixed latencies
+    if not stack.balanced:
+        return slope, hessian
+    around = s - m  # sqrt(mu^2 + var)
+    hessian += (eye - 1.0 / v) / (v * s * m)[:, :, None]
+    hessian -= soft.centred[:, :, None] * (soft.centred / (v**2 * s * s * around * m))[:, None, :]
+    return slope + soft.centred / (v * s) * (1.0 / m - drift / around), hessian
+
+
+def _step_in_t(
+    stack: RelaxedProblems, at: Point, mu: Floats, beta: Floats, pull: Floats, stiff: Floats
+) -> tuple[Floats, Floats]:
+    """dt and the derivative of Phi in t. Where the bilinear t N makes the Schur complement small or negative, a positive
+    value is taken in its place, so that the step still descends."""
+    load = stack.open * at.mass / at.slack
+    free = np.isnan(stack.pinned)
+    below, above = 1.0 / np.where(free, at.t - stack.low, 1.0), 1.0 / np.where(free, HIGH - at.t, 1.0)
+    _, first, second = price(stack, at.t)
+    slope = first / mu - beta * (load.sum(1) + below - above)
+    own = (load * load).sum(1) + below * below + above * above
+    schur = own + second / mu - stiff
+    schur = np.where(schur > 1e-6 * own, schur, np.maximum(np.abs(schur), 1e-3 * own))
+    return np.where(free, -(slope - pull) / schur, 0.0), np.where(free, slope, 0.0)
+
+
+def _expand(
+    stack: RelaxedProblems, at: Point, gram: _Gram, solved: Floats, basis: Floats, eta: Floats, beta: Floats
+) -> Floats:
+    """From coefficients of the global vectors back to a plan whose rows sum to nothing."""
+    b, c, v = at.x.shape
+    own = (basis * eta[:, : 3 * v].reshape(b, 3, 1, v)).sum(1)  # [B, c, V]
+    tail = eta[:, 3 * v :]
+    known = np.concatenate([own, np.broadcast_to(tail[:, None], (b, c, v)), np.ones((b, c, 1))], 2)
+    own -= np.matmul(solved, known[..., None])[..., 0]
+    shared = stack.links * (tail[:, :, None] + tail[:, None, :]) + (stack.effort * tail)[:, None, :]
+    pushed = gram.weight * (own[:, :, None, :] + shared[:, None]) - beta[:, None, None, None] * at.plan
+    return gram.weight * (pushed.sum(3) / gram.row)[..., None] - pushed

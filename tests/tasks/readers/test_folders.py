@@ -1,0 +1,62 @@
+"""Pictures in folders, tables and lists of clients."""
+
+import numpy as np
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.tasks.photos import openimage_vit
+from fedfleet.tasks.xrays import covidfl_vit
+from tests.tasks.files import png, written
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLEET_DATA", str(tmp_path))
+    return tmp_path
+
+
+def picture(level):
+    return png(np.full((10, 12), level))
+
+
+def test_pictures_listed_in_a_table(data):
+    lines = ["client_id,sample_path,label_name,label_id"]
+    for i in range(6):
+        lines.append(f"{i % 2},{i}.png,thing,{i % 3}")
+        written(data / "openimage" / "train" / f"{i}.png", picture(10 * i))
+    written(data / "openimage" / "client_data_mapping" / "train.csv", "\n".join(lines))
+    found = openimage_vit(side=8)(0).dataset
+    assert found.x.shape == (6, 3, 8, 8) and found.classes == 3
+    assert np.allclose(found.x[:, 1, 4, 4] * 255, 10 * np.arange(6), atol=0.01)
+    assert found.owner.tolist() == [0, 1] * 3 and found.y.tolist() == [0, 1, 2] * 2
+    (data / "openimage" / "train" / "3.png").unlink()
+    with pytest.raises(BadInput, match=r"the picture 3\.png is in none of"):
+        openimage_vit(side=8)(0)
+    with pytest.raises(BadInput, match=r"task\.side"):
+        openimage_vit(side=12)
+
+
+def test_pictures_in_folders_of_clients(data):
+    for client in ("ann", "bob"):
+        for label in ("cat", "dog"):
+            written(data / "openimage" / client / label / "1.png", picture(50))
+    found = openimage_vit(side=8)(0).dataset
+    assert found.owner.tolist() == [0, 0, 1, 1] and found.y.tolist() == [0, 1, 0, 1]
+
+
+def test_covid_fl_lists_of_hospitals(data):
+    names = [f"{i}.png" for i in range(5)]
+    for name in names:
+        written(data / "covid-fl" / "train" / name, picture(99))
+    written(data / "covid-fl" / "labels.csv", "\n".join(f"{n},{i % 3}.0" for i, n in enumerate(names)))
+    split = data / "covid-fl" / "12_clients" / "split_real"
+    written(split / "bimcv.csv", "\n".join(names[:3]))
+    written(split / "ricord.csv", "\n".join(names[3:] + names[3:]))
+    found = covidfl_vit(side=8)(0).dataset
+    assert found.owner.tolist() == [0, 0, 0, 1, 1] and found.y.tolist() == [0, 1, 2, 0, 1]
+
+
+def test_a_table_without_its_columns_is_refused(data):
+    written(data / "openimage" / "clients.csv", "who,what\n1,2\n")
+    with pytest.raises(BadInput, match="must name the columns client, path and label"):
+        openimage_vit()(0)

@@ -1,0 +1,57 @@
+"""IDX files, plain and gzipped; what is damaged is named."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.registry import builder
+from fedfleet.tasks.readers.idx import read_idx
+from fedfleet.tasks.small_images import FASHION, fashion_cnn, mlp
+from fedfleet.tasks.sources import read
+from tests.tasks.files import idx, written
+
+RNG = np.random.default_rng(1)
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLEET_DATA", str(tmp_path))
+    return tmp_path
+
+
+def put_idx(folder, ending, pack=lambda b: b):
+    parts = {"train": 6, "t10k": 3}
+    images = {p: RNG.integers(256, size=(n, 28, 28)) for p, n in parts.items()}
+    labels = {p: RNG.integers(10, size=n) for p, n in parts.items()}
+    for p in parts:
+        written(folder / f"{p}-images-idx3-ubyte{ending}", pack(idx(images[p])))
+        written(folder / f"{p}-labels-idx1-ubyte{ending}", pack(idx(labels[p])))
+    return np.concatenate(list(images.values())), np.concatenate(list(labels.values()))
+
+
+@pytest.mark.parametrize("name", ["mnist_mlp", "mlp", "logreg"])
+def test_mnist_is_read_plain(data, name):
+    x, y = put_idx(data / "mnist", "")
+    found = builder("tasks", name)()(0).dataset
+    assert np.allclose(found.x[:, 0] * 255, x, atol=1e-3) and np.array_equal(found.y, y)
+    assert found.x.dtype == np.float32 and found.y.dtype == np.int64
+
+
+def test_fashion_is_read_gzipped_and_limited(data):
+    x, y = put_idx(data / "fashion-mnist", ".gz", gzip.compress)
+    assert np.array_equal(fashion_cnn()(0).dataset.y, y)
+    few = fashion_cnn(samples=4)(0).dataset
+    assert len(few.y) == 4 and len(few.x) == 4
+    assert len(mlp()(0).dataset.y) == len(x)  # no MNIST here, so clothes
+
+
+def test_damaged_idx_files_are_named(data):
+    put_idx(data / "fashion-mnist", "")
+    labels = data / "fashion-mnist" / "t10k-labels-idx1-ubyte"
+    labels.write_bytes(labels.read_bytes()[:-1])
+    with pytest.raises(BadInput, match=r"Fashion-MNIST cannot be read from .*2 bytes instead of 3"):
+        read(FASHION, data / "fashion-mnist" / "train-images-idx3-ubyte")
+    with pytest.raises(ValueError, match="no IDX file"):
+        read_idx(written(data / "other", b"hello"))

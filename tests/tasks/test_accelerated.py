@@ -1,0 +1,25 @@
+"""Own kernels are for CUDA tensors with Triton; everything else gets plain torch."""
+
+import sys
+
+import pytest
+import torch
+
+from fedfleet.tasks import accelerated
+
+
+def test_tensors_of_the_cpu_have_no_kernels():
+    assert accelerated.kernels_for(torch.zeros(1)) is None
+
+
+def test_without_triton_there_are_no_kernels(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fedfleet.tasks.kernels", None)  # what an import that fails looks like
+    accelerated._kernels.cache_clear()
+    assert accelerated._kernels() is None
+    accelerated._kernels.cache_clear()
+
+
+def test_with_triton_the_kernels_are_found():
+    pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
+    found = accelerated._kernels()
+    assert found is not None and callable(found.masked)

@@ -1,0 +1,67 @@
+"""Tasks on motion: windows in g, whole users held out, and which set comes first."""
+
+import numpy as np
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.tasks.motion import har_cnn, harbox_mlp, phone_watch_cnn, realworld_cnn, wisdm_cnn
+from fedfleet.tasks.readers.worn import GRAVITY
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLEET_DATA", str(tmp_path))
+    return tmp_path
+
+
+def saved(path, **arrays):
+    path.parent.mkdir(parents=True)
+    np.savez(path, **arrays)
+
+
+def put_wisdm(data):
+    saved(
+        data / "wisdm51" / "windows200x3.npz", x=np.full((3, 200, 3), GRAVITY), y=np.array([0, 1, 1]),
+        user=np.array([7, 5, 7]), classes=np.array(["walk", "sit"]),
+    )  # fmt: skip
+
+
+def put_phone_and_watch(data):
+    saved(
+        data / "sp_sw_har" / "windows128x6.npz", x=np.full((2, 128, 6), GRAVITY), y=np.array([0, 1]),
+        user=np.array(["b", "a"]), is_watch=np.array([0, 1]), classes=np.array(["walk", "sit"]),
+    )  # fmt: skip
+
+
+def test_wisdm_is_in_units_of_gravity(data):
+    put_wisdm(data)
+    found = wisdm_cnn()(0).dataset
+    assert found.x.shape == (3, 3, 200) and np.allclose(found.x, 1.0)
+    assert (found.owner.tolist(), found.classes) == ([1, 0, 1], 2)
+
+
+def test_rotation_is_not_gravity(data):
+    put_phone_and_watch(data)
+    found = phone_watch_cnn()(0).dataset
+    assert np.allclose(found.x[:, :3], 1.0) and np.allclose(found.x[:, 3:], GRAVITY)
+
+
+def test_wisdm_goes_before_phone_and_watch(data):
+    put_phone_and_watch(data)
+    assert har_cnn()(0).dataset.x.shape[1:] == (6, 128)
+    put_wisdm(data)
+    assert har_cnn()(0).dataset.x.shape[1:] == (3, 200)
+
+
+def test_whole_users_are_held_out():
+    task = realworld_cnn(synthetic=True, samples=200)(0)
+    outside = set(task.dataset.owner[task.holdout].tolist())
+    assert len(outside) == 9
+    assert set(np.flatnonzero(np.isin(task.dataset.owner, list(outside))).tolist()) == set(task.holdout.tolist())
+    fifth = realworld_cnn(test_users=0, synthetic=True, samples=200)(0)
+    assert len(fifth.holdout) == 40
+
+
+def test_somebody_must_be_left_to_train():
+    with pytest.raises(BadInput, match=r"task\.test_users = 200: the data has 121 users"):
+        harbox_mlp(test_users=200, synthetic=True, samples=300)(0)

@@ -1,0 +1,44 @@
+"""Made-up data: only when asked for, the same every time, and learnable."""
+
+import numpy as np
+import pytest
+
+from fedfleet.core.registry import builder
+from fedfleet.tasks.synthetic import SAMPLES, made_up, made_up_text
+from tests.tasks.test_nets import MADE_UP
+
+
+@pytest.mark.parametrize("name", MADE_UP)
+def test_made_up_data(name, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDFLEET_DATA", str(tmp_path))
+    a, b = (builder("tasks", name)(synthetic=True, samples=250)(seed).dataset for seed in (0, 1))
+    assert np.array_equal(a.x, b.x) and np.array_equal(a.y, b.y) and np.array_equal(a.owner, b.owner)
+    assert len(a.x) == len(a.y) == len(a.owner) == 250
+    assert a.x.dtype == (np.int64 if name.endswith("lstm") else np.float32)
+    assert a.y.dtype == a.owner.dtype == np.int64
+    assert a.y.min() >= 0 and a.y.max() < a.classes
+
+
+@pytest.mark.parametrize("shape", [(1, 28, 28), (3, 200), (50,)])
+def test_made_up_data_can_be_learnt(shape):
+    data = made_up("any", shape, 5, owners=10)(1000)
+    flat = data.x.reshape(1000, -1)
+    means = np.stack([flat[:500][data.y[:500] == c].mean(0) for c in range(5)])
+    guess = ((flat[500:, None] - means) ** 2).sum(2).argmin(1)
+    assert (guess == data.y[500:]).mean() > 0.9
+    styles = np.stack([(flat - means[data.y])[data.owner == o].mean(0) for o in range(10)])
+    assert styles.std(0).mean() > 0.2  # owners differ
+    assert np.bincount(data.y).tolist() == [200] * 5
+
+
+def test_made_up_text_can_be_learnt():
+    data = made_up_text("any", 20, 30)(2000)
+    assert data.x.shape == (2000, 20) and data.x.dtype == np.int64
+    follows = np.zeros((30, 30), int)
+    np.add.at(follows, (data.x[:, :-1].ravel(), data.x[:, 1:].ravel()), 1)
+    assert (follows.argmax(1)[data.x[:, -1]] == data.y).mean() > 0.5
+
+
+def test_made_up_data_is_kept_within_memory():
+    assert len(made_up("a", (3, 84, 84), 2)(None).y) == 2**24 // (3 * 84 * 84)
+    assert len(made_up("a", (4,), 2)(None).y) == SAMPLES
