@@ -132,7 +132,8 @@ class Pace:
 
     def policy(self, scale: float = 1.0) -> Policy:
         """The policy with all its times multiplied by `scale`."""
-        common = {"t_break": self.t_break * scale, "min_clients": self.min_clients, "min_share": 0.25}
+        least = min(self.min_clients, self.cohort)
+        common = {"t_break": self.t_break * scale, "min_clients": least, "min_share": 0.25}
         if self.kind == "eager_commits":
             return commits_at(self.cohort, max(1, self.cohort - 1), t_break=self.t_break * scale)
         if self.kind == "readiness":
@@ -157,7 +158,7 @@ def paces(*kinds: str) -> st.SearchStrategy[Pace]:
 
 
 def commits_at(cohort: int, enough: int, *, t_break: float = 1.0, drop: int | None = None) -> Policy:
-    """Commit when `enough` reports have come and let the others run on (or drop those sent `drop` rounds ago)."""
+    """Commit when `enough` reports have come and let the others run on (or drop those `drop` versions old)."""
 
     def decide(book: Book) -> Decision:
         if book.asking:
@@ -226,6 +227,9 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
         if not f.compare or f.name == "aggregate":
             continue
         if f.name in ("time", "seconds"):
+            value = value * scale
+            value = "NaN" if isinstance(value, float) and math.isnan(value) else value  # NaN is unequal to itself
+        elif f.name == "due" and value is not None:
             value = value * scale
         elif names is not None and f.name in ("client", "clients") and not isinstance(event, RunBegan):
             # RunBegan says how many clients there are, not which; scores are renamed below.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 
 
 class FedFleetError(Exception):
@@ -20,6 +21,28 @@ class BadInput(FedFleetError):
 
 class RunFailed(FedFleetError):
     """A run that began properly cannot go on."""
+
+
+def part_failed(part: str, wrong: Exception) -> FedFleetError:
+    """What to raise for an error inside a part, so that people hear whose it is; ours already say what they mean.
+
+    >>> part_failed("selector 'mine'", KeyError("loss"))
+    RunFailed("selector 'mine' failed: KeyError: 'loss'")
+    """
+    if isinstance(wrong, FedFleetError):
+        return wrong
+    return RunFailed(f"{part} failed: {type(wrong).__name__}: {wrong}")
+
+
+@contextmanager
+def blaming(part: str) -> Generator[None]:
+    """Errors inside name this part; said once, at the border where it is called."""
+    try:
+        yield
+    except FedFleetError:
+        raise
+    except Exception as wrong:
+        raise part_failed(part, wrong) from wrong
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,12 +1,14 @@
 """Whoever breaks the rules is named: the runtime, the policy or the selector."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.commands import WakeAt
+from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
@@ -20,7 +22,8 @@ from fedfleet.core.events import (
 )
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import Assignments, Decision, Stop, whole_work
-from fedfleet.engine.coordinator import FACTS_PER_INSTANT, begin, step
+from fedfleet.engine.book import FACTS_PER_INSTANT
+from fedfleet.engine.coordinator import begin, step
 from fedfleet.pace.rounds import readiness
 from tests.worlds import even_fleet, events_of, only, roster_of, toy_plan, world_of
 
@@ -113,9 +116,12 @@ def test_zeno_is_noticed():
     # Without a break between rounds a fleet of nobody is asked again and again at the same instant.
     plan = toy_plan(readiness(2, t_break=0.0), 4, stop=Stop(rounds=10_000))
     state, _ = after(plan, [EVALUATED])
-    while state.instant < FACTS_PER_INSTANT:
+    seen = 1
+    while state.room:
         state, outcomes, _ = step(plan, state, CandidatesSeen(0.0, roster_of()))
         assert only(RoundFailed, outcomes)
+        seen += 1
+    assert seen == FACTS_PER_INSTANT
     with pytest.raises(
         RunFailed, match=r"more than 1000 facts at time 0.0 .*: policy 'readiness' or selector 'uniform'"
     ):
@@ -174,18 +180,111 @@ def test_a_probe_for_what_clients_cannot_answer_is_refused_by_name():
         events_of(toy_plan(readiness(2), 4, choose=choose), world_of(even_fleet(4)))
 
 
-def test_an_equal_decision_to_do_nothing_keeps_the_wake_up():
-    # A record is a value: a fresh Decision() must wait on as NOTHING does, and not forget the timer.
+@pytest.mark.parametrize(("restates", "wake"), [(True, 5.0), (False, Stop().virtual_seconds)])
+def test_every_decision_restates_its_wake_up(restates, wake):
     def decide(book):
         if book.wanted == 0:
             return Decision(ask=2)
-        if book.answered:
+        if book.answered or restates:
             return Decision(wake_at=book.sent_at + 5.0)
-        return Decision(commit=True, drop=0) if book.now >= book.sent_at + 5.0 else Decision()
+        return Decision()
 
     plan = toy_plan(policy(decide), 4)
     state, outcomes = after(plan, [EVALUATED, CandidatesSeen(0.0, roster_of(0, 1, 2))])
+    assert state.wake == 5.0
     client = int(only(TasksSent, outcomes)[0].clients[0])
     state, _, commands = step(plan, state, TaskArrived(1.0, 0, client, 1.0, 1.0))
-    assert state.wake == 5.0
-    assert commands == ()
+    assert state.wake == wake
+    assert commands == (() if restates else (WakeAt(wake),))
+
+
+# ---- nothing for ever, something without end ----------------------------------------------------------------------
+
+
+def test_a_run_in_which_nothing_can_happen_any_more_fails_at_once():
+    def decide(book):
+        return Decision(ask=2) if book.wanted == 0 else Decision()
+
+    plan = toy_plan(policy(decide), 4)
+    with pytest.raises(RunFailed, match=r"policy 'stubborn' waits for ever at time 0.0: no task is running"):
+        after(plan, [EVALUATED, CandidatesSeen(0.0, roster_of())])
+
+
+@pytest.mark.parametrize("never", [None, math.inf])
+def test_a_wake_up_that_never_comes_is_none(never):
+    with pytest.raises(RunFailed, match="waits for ever"):
+        after(toy_plan(policy(lambda book: Decision(wake_at=never)), 4), [EVALUATED])
+
+
+def test_who_wakes_at_the_next_moment_that_a_clock_can_show_is_caught():
+    plan = toy_plan(policy(lambda book: Decision(wake_at=math.nextafter(book.now, math.inf))), 4)
+    with pytest.raises(RunFailed, match=r"more than 1000 facts .* policy 'stubborn'"):
+        events_of(plan, world_of(even_fleet(4)))
+    late = toy_plan(policy(lambda book: Decision(wake_at=max(1e8, math.nextafter(book.now, math.inf)))), 4, stop=Stop())
+    with pytest.raises(RunFailed, match="more than 1000 facts at time 1000"):
+        events_of(late, world_of(even_fleet(4)))
+
+
+def test_a_policy_cannot_commit_nothing_nor_commit_and_abandon():
+    with pytest.raises(RunFailed, match=r"policy 'stubborn' commits at time 0.0, but nothing has arrived"):
+        after(toy_plan(policy(lambda book: Decision(commit=True)), 4), [EVALUATED])
+    with pytest.raises(RunFailed, match="policy 'stubborn' commits and abandons"):
+        after(toy_plan(policy(lambda book: Decision(commit=True, abandon="both")), 4), [EVALUATED])
+
+
+# ---- errors inside parts ------------------------------------------------------------------------------------------
+
+
+def broken(*_):
+    raise KeyError("loss")
+
+
+def test_an_error_inside_a_policy_names_it():
+    with pytest.raises(RunFailed, match=r"policy 'stubborn', asked at time 0.0 in round 0, failed: KeyError: 'loss'"):
+        after(toy_plan(policy(broken), 4), [EVALUATED])
+    with pytest.raises(RunFailed, match=r"policy 'stubborn'.*failed: TypeError"):
+        after(toy_plan(policy(lambda book: None), 4), [EVALUATED])
+
+
+def test_an_error_inside_a_selector_names_it():
+    with pytest.raises(RunFailed, match="selector 'greedy', picking 2 of 4 candidates, failed: KeyError"):
+        after(toy_plan(readiness(2), 4, choose=selector(broken)), SENT)
+    with pytest.raises(RunFailed, match="selector 'greedy', asked whom of 4 candidates to probe, failed"):
+        after(toy_plan(readiness(2), 4, choose=selector(broken, probe=broken)), SENT)
+    with pytest.raises(RunFailed, match="selector 'greedy', making its first state for 4 clients, failed"):
+        begin(toy_plan(readiness(2), 4, choose=selector(broken, initial=broken)))
+    unlearned = replace(uniform(), name="greedy", learn=broken)
+    with pytest.raises(RunFailed, match="selector 'greedy', while it learnt how 2 tasks ended, failed"):
+        events_of(toy_plan(readiness(2), 4, choose=unlearned), world_of(even_fleet(4)))
+
+
+def test_an_error_inside_an_algorithm_names_it():
+    plan = toy_plan(readiness(2), 4)
+    with pytest.raises(RunFailed, match="algorithm 'consensus', reckoning what 2 tasks cost, failed"):
+        after(replace(plan, algorithm=replace(plan.algorithm, cost=broken)), SENT)
+    with pytest.raises(RunFailed, match="algorithm 'consensus', making model 1 from 2 reports, failed"):
+        events_of(replace(plan, algorithm=replace(plan.algorithm, apply=broken)), world_of(even_fleet(4)))
+
+
+def test_an_error_of_our_own_is_not_wrapped():
+    def refuse(*_):
+        raise BadInput("loss: there is none")
+
+    with pytest.raises(BadInput, match=r"^loss: there is none$"):
+        after(toy_plan(policy(refuse), 4), [EVALUATED])
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (Assignments(np.array([0]), np.array([-1]), np.ones(1)), "work that is not possible"),
+        (Assignments(np.array([0]), np.array([0]), np.zeros(1)), "work that is not possible"),
+        (Assignments(np.array([0]), np.array([0]), np.ones(2)), "'share' has another length"),
+        (Assignments(np.array([0]), np.array([0]), np.ones(1), {"part": np.ones(3)}), "'part' has another length"),
+        (Assignments(np.array([0]), np.array([0]), np.ones(1), {}, -1.0), "due -1.0 seconds after sending"),
+    ],
+)
+def test_assignments_that_cannot_be_sent_name_the_selector(asked, why):
+    plan = toy_plan(readiness(2), 4, choose=selector(lambda state, roster, n, draw: asked))
+    with pytest.raises(RunFailed, match=f"selector 'greedy' .*{why}"):
+        after(plan, SENT)

@@ -29,7 +29,7 @@ def counting_selector():
         np.add.at(seen, ended.clients, 1)
         return {"seen": seen}
 
-    return Selector("counting", pick, learn, initial={"seen": np.zeros(16, np.int64)})
+    return Selector("counting", pick, learn, initial=lambda clients: {"seen": np.zeros(clients, np.int64)})
 
 
 class Every:
