@@ -175,6 +175,25 @@ def commits_at(cohort: int, enough: int, *, t_break: float = 1.0, drop: int | No
     return Policy("commits_at", decide, cohort)
 
 
+def buffered(enough: int, concurrency: int, *, batch: int = 1, pause: float = 1.0) -> Policy:
+    """Commit whenever `enough` reports are there and keep `concurrency` tasks running, replaced `batch` at a time.
+
+    It needs no memory: what is on its way is in the book. Who finds too few candidates looks again after a pause, and so does
+    who loses tasks at the very moment of sending them: the same devices would be asked again.
+    """
+
+    def decide(book: Book) -> Decision:
+        if book.arrived >= enough:
+            return Decision(commit=True)
+        coming = book.wanted - book.selected if book.asking else 0
+        missing = concurrency - book.running - coming
+        if book.answered or (book.lost and book.now == book.sent_at):
+            return Decision(wake_at=book.now + pause) if missing else NOTHING
+        return Decision(ask=missing) if missing >= batch or (missing and not book.running) else NOTHING
+
+    return Policy("buffered", decide, concurrency)
+
+
 # ---- plans, runs, events ------------------------------------------------------------------------------------------
 
 

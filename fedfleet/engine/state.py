@@ -11,7 +11,7 @@ from immutables import Map
 from fedfleet.core.commands import Command, Probe
 from fedfleet.core.events import Outcome
 from fedfleet.core.parts import State
-from fedfleet.core.records import Book, Roster, ServerState, Wave
+from fedfleet.core.records import FATES, Book, Roster, ServerState, Wave
 
 
 class Phase(Enum):
@@ -32,6 +32,9 @@ class Ending(NamedTuple):
     wave: Wave
     seconds: float
     fate: int  # index into FATES; a report that arrived counts as folded until it is known better
+
+    def __repr__(self) -> str:
+        return f"Ending(task={self.task}, seconds={self.seconds}, fate={FATES[self.fate]}, ..)"  # not the whole chain
 
 
 @dataclass(frozen=True, slots=True)

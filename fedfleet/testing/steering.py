@@ -22,7 +22,7 @@ _SEED = 11
 _HORIZON = 30 * 86400.0
 
 
-def check_policy(policy: Policy, *, steps: int = 3000) -> None:
+def check_policy(policy: Policy, *, steps: int = 20_000) -> None:
     """A policy closes rounds in every world where clients report, asks and wakes within reason, and is a pure function.
 
     `steps` is how many events a world may take at most; one in which nobody reports may end before any round does.
@@ -49,7 +49,7 @@ def check_selector(selector: Selector, *, clients: int = 50, rounds: int = 12) -
         _check_state(state)
         for policy in (readiness(7, min_clients=1), deadline(3, seconds=30.0, min_clients=1)):
             notes = _Notes()
-            closed = _closed(_plan(trial, _guarded(selector, notes), policy, rounds), trial, 200 * rounds)
+            closed = _closed(_plan(trial, _guarded(selector, notes), policy, rounds), trial, 10_000)
             if trial.answers:
                 commits = sum(isinstance(e, ModelCommitted) for e in closed)
                 assert commits, f"no round could be committed where {trial.name}: {closed[:1]}"

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedfleet.choose.uniform import smallest, uniform
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.events import (
     ModelCommitted,
-    Probed,
     ReportRejected,
     ReportsGathered,
     RoundFailed,
@@ -87,50 +86,6 @@ def test_if_no_report_remains_the_version_stays():
     assert end.state.book.version == 0
     assert not end.state.server.params["w"].any()
     assert {e.version for e in only(TasksSent, events)} == {0}
-
-
-def fastest(looks_at):
-    """Look at some candidates' speed, then pick the fastest of them."""
-
-    def probe(state, roster, n, draw):
-        return roster.clients[smallest(roster.keys, looks_at)], "seconds"
-
-    def pick(state, roster, n, draw):
-        seconds = roster.stats["seconds"]
-        return whole_work(roster.clients[np.argsort(seconds, kind="stable")[: min(n, int(np.isfinite(seconds).sum()))]])
-
-    return Selector("fastest", pick, probe=probe)
-
-
-def test_a_probing_selector_sees_what_it_asked_for():
-    fleet = even_fleet(6, [5.0, 3.0, 9.0, 1.0, 7.0, 2.0])
-    plan = toy_plan(readiness(2), 6, choose=fastest(6), stop=Stop(rounds=2))
-    events, _ = events_of(plan, world_of(fleet, steady=True))
-    for probed in only(Probed, events):
-        assert probed.stat == "seconds"
-        assert probed.values.tolist() == [fleet.seconds[c] for c in probed.clients]
-    assert [e.clients.tolist() for e in only(TasksSent, events)] == [[3, 5], [3, 5]]
-    kinds = kinds_of(events)
-    at = kinds.index("Probed")
-    assert kinds[at - 1 : at + 2] == ["CandidatesSeen", "Probed", "TasksSent"]
-
-
-def test_who_was_not_probed_has_no_number():
-    fleet = even_fleet(6, [5.0, 3.0, 9.0, 1.0, 7.0, 2.0])
-    events, _ = events_of(
-        toy_plan(readiness(2), 6, choose=fastest(3), stop=Stop(rounds=1)), world_of(fleet, steady=True)
-    )
-    looked_at = only(Probed, events)[0].clients.tolist()
-    assert len(looked_at) == 3
-    best = sorted(looked_at, key=lambda c: fleet.seconds[c])[:2]
-    assert only(TasksSent, events)[0].clients.tolist() == best
-
-
-def test_probing_nobody_picks_at_once():
-    choose = replace(uniform(), probe=lambda state, roster, n, draw: (roster.clients[:0], "seconds"))
-    events, _ = events_of(toy_plan(readiness(2), 4, choose=choose, stop=Stop(rounds=1)), world_of(even_fleet(4)))
-    assert not only(Probed, events)
-    assert only(ModelCommitted, events)
 
 
 def noting_contexts(notes):
