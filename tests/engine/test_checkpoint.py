@@ -78,15 +78,18 @@ def run_step_by_step(plan, world):
     return states, data
 
 
-policies = st.one_of(paces().map(lambda pace: pace.policy()), st.just(buffered(2, 3)), st.just(buffered(2, 4, batch=2)))
+policies = st.one_of(
+    paces().map(lambda pace: pace.policy()),
+    st.sampled_from([buffered(2, 3, pause=11.0), buffered(2, 4, batch=2, pause=11.0)]),
+)
 
 
-@settings(deadline=None, derandomize=True, max_examples=40)
+@settings(deadline=None, derandomize=True, max_examples=60)
 @given(fleets(max_clients=5), policies, st.booleans())
 def test_from_every_step_the_rest_of_the_journal_is_the_same(fleet, policy, rich):
     world = world_of(fleet)
     choose = settling() if rich else uniform()
-    stop = Stop(rounds=3, virtual_seconds=2000.0)
+    stop = Stop(rounds=3, virtual_seconds=250.0)
     plan = toy_plan(remembering(policy), len(fleet), choose=choose, stop=stop)
     states, data = run_step_by_step(plan, world)
     for i, state in enumerate(states):
