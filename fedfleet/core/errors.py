@@ -23,26 +23,24 @@ class RunFailed(FedFleetError):
     """A run that began properly cannot go on."""
 
 
-def part_failed(part: str, wrong: Exception) -> FedFleetError:
-    """What to raise for an error inside a part, so that people hear whose it is; ours already say what they mean.
-
-    >>> part_failed("selector 'mine'", KeyError("loss"))
-    RunFailed("selector 'mine' failed: KeyError: 'loss'")
-    """
-    if isinstance(wrong, FedFleetError):
-        return wrong
-    return RunFailed(f"{part} failed: {type(wrong).__name__}: {wrong}")
-
-
 @contextmanager
 def blaming(part: str) -> Generator[None]:
-    """Errors inside name this part; said once, at the border where it is called."""
+    """Errors inside name this part; said once, at the border where it is called. Ours already say what they mean."""
     try:
         yield
     except FedFleetError:
         raise
     except Exception as wrong:
         raise part_failed(part, wrong) from wrong
+
+
+def part_failed(part: str, wrong: Exception) -> RunFailed:
+    """What to raise for an error inside a part, so that people hear whose it is.
+
+    >>> part_failed("selector 'mine'", KeyError("loss"))
+    RunFailed("selector 'mine' failed: KeyError: 'loss'")
+    """
+    return RunFailed(f"{part} failed: {type(wrong).__name__}: {wrong}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from fedfleet.core.commands import Command, FindCandidates, Forget, WakeAt
-from fedfleet.core.errors import RunFailed, part_failed
+from fedfleet.core.errors import FedFleetError, RunFailed, blaming, part_failed
 from fedfleet.core.events import Outcome, RoundFailed
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import FOLDED, Decision
@@ -28,7 +28,9 @@ def consult(plan: Plan, state: RunState) -> Reaction:
     try:
         decision = plan.pace.decide(book)
         ask, wake_at, drop, commit, abandon, _, before, keep = decision
-    except Exception as wrong:
+    except FedFleetError:
+        raise
+    except Exception as wrong:  # spelt out, since it is the hot path
         raise part_failed(_policy(plan, state), wrong) from wrong
     wake = plan.stop.virtual_seconds if wake_at is None else wake_at
     busy = book.running or book.asking
@@ -55,10 +57,8 @@ def _carry_on(plan: Plan, state: RunState, decision: Decision) -> Reaction:
         outcomes, commands, state = outcomes + closed.outcomes, commands + closed.commands, closed.state
         if state.phase is not Phase.OPEN:
             return Reaction(state, outcomes, commands)
-        try:
+        with blaming(_policy(plan, state)):
             decision = plan.pace.decide(state.book)
-        except Exception as wrong:
-            raise part_failed(_policy(plan, state), wrong) from wrong
     raise RunFailed(
         f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass"
     )

@@ -1,5 +1,8 @@
 """Every number that we publish, by hand on a journal small enough to see through."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -83,6 +86,12 @@ LOG = [
     RunEnded(150.0, "rounds"),
 ]
 TASKS = task_table(LOG)
+
+
+def test_a_task_that_could_not_be_done_wasted_no_time():
+    # Its seconds are not a number; every measure must stay one.
+    unable = [replace(e, seconds=math.nan) if isinstance(e, TaskLost) else e for e in LOG]
+    assert summary(unable) == summary(LOG)
 
 
 def test_fates():
