@@ -107,14 +107,13 @@ def _scripted(plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints) -> 
     assert isinstance(fact, CandidatesSeen | Probed)
     pick = Assignments(none, none, np.zeros(0))
     look: tuple[Ints, str] = (none, "")
-    after = log[i + 1] if i + 1 < len(log) else None
-    if isinstance(fact, CandidatesSeen) and not isinstance(after, TasksSent):
+    if isinstance(fact, CandidatesSeen) and plan.choose.probe is not None:
         # Tasks may end between a probe and its answer, but no other candidates are seen.
-        answer = next((e for e in log[i + 1 :] if isinstance(e, CandidatesSeen | Probed | TasksSent)), None)
-        if isinstance(answer, Probed):
-            look = answer.clients, answer.stat
-            i = next(k for k in range(i + 1, len(log)) if log[k] is answer)
-            after = log[i + 1] if i + 1 < len(log) else None
+        marks = (k for k in range(i + 1, len(log)) if isinstance(log[k], CandidatesSeen | Probed | TasksSent))
+        answer = log[k] if (k := next(marks, None)) is not None else None
+        if isinstance(answer, Probed) and k is not None:
+            look, i = (answer.clients, answer.stat), k
+    after = log[i + 1] if i + 1 < len(log) else None
     if isinstance(after, TasksSent):
         pick = Assignments(after.clients, after.steps, after.share, after.settings, after.due)
 

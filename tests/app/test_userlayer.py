@@ -25,7 +25,7 @@ from fedfleet.runtime.folder import restore
 from fedfleet.runtime.simulate import simulate
 from tests.app.specs import written
 from tests.app.test_cli import refused
-from tests.runtime.test_resume import Every
+from tests.runtime.test_folder import Every
 from tests.worlds import commits_at
 
 SPEC = """
