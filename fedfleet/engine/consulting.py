@@ -32,10 +32,10 @@ def consult(plan: Plan, state: RunState) -> Reaction:
         raise
     except Exception as wrong:  # spelt out, since it is the hot path
         raise part_failed(_policy(plan, state), wrong) from wrong
-    wake = plan.stop.virtual_seconds if wake_at is None else wake_at
-    busy = book.running or book.asking
-    if busy and wake == state.wake and not (ask or commit or abandon) and drop is before is keep is None:
-        return Reaction(state)  # the usual answer, once for every task that ends: go on waiting as agreed
+    # The usual answer, once for every task that ends: go on waiting as agreed.
+    quiet = not (ask or commit or abandon) and drop is before is keep is None and (book.running or book.asking)
+    if quiet and state.wake == (plan.stop.virtual_seconds if wake_at is None else wake_at):
+        return Reaction(state)
     return _carry_on(plan, state, decision)
 
 

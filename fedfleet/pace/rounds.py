@@ -7,6 +7,7 @@ Both follow FLHetBench: t_break passes before each round; fewer than `min_client
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Natural, Positive, Share
@@ -48,6 +49,12 @@ def deadline(
     return Policy("deadline", _rounds(cohort, 1.0, seconds, t_break, min_clients, min_share), cohort)
 
 
+@lru_cache(maxsize=16)
+def _wait_until(end: float) -> Decision:
+    """Restated for every report of a round, and so made once."""
+    return NOTHING if end == math.inf else Decision(wake_at=end)
+
+
 def _rounds(cohort: int, ready_share: float, seconds: float, t_break: float, min_clients: int, min_share: float):
     least = max(min_clients, 1)
     if least > cohort:
@@ -71,7 +78,7 @@ def _rounds(cohort: int, ready_share: float, seconds: float, t_break: float, min
         # The small slack keeps 0.14 * 50 = 7.000000000000001 at seven.
         ready = math.ceil(ready_share * selected - 1e-9)
         if book.now < end and book.arrived < ready and book.running:
-            return NOTHING if end == math.inf else Decision(0, end)
+            return _wait_until(end)
         need = max(1, math.ceil(min_share * book.wanted - 1e-9))
         if ready < selected:
             need = min(need, ready)  # whoever asks for a share of the reports has enough when it is there

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrived
-from fedfleet.runtime.rows import COLUMNS, Kind, Row, decode, digested, encode, encode_arrival
+from fedfleet.runtime.rows import COLUMNS, Kind, Row, Values, decode, digested, encode, encode_arrival
 
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
 _FORMAT = 2
@@ -31,7 +31,7 @@ class Journal:
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._db = connection
         self._path = path
-        self._rows: list[Row] = []
+        self._rows: list[Values] = []
         self._hash = hashlib.sha256()
         self._position = 0
         self._behind: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
@@ -87,7 +87,7 @@ class Journal:
             self._db.execute("DELETE FROM events WHERE seq > ?", (position,))
         self._hash = hashlib.sha256()
         self._position = 0
-        for row in map(Row._make, self._db.execute(_SELECT)):
+        for row in self._db.execute(_SELECT):
             self._hash.update(digested(row))
             self._position += 1
 
@@ -141,8 +141,7 @@ class Journal:
             return
         try:
             with self._db:
-                # Plain tuples are bound faster than named ones.
-                self._db.executemany(_INSERT, map(tuple, self._rows))
+                self._db.executemany(_INSERT, self._rows)
         except sqlite3.Error as wrong:
             raise RunFailed(
                 f"the journal {self._path} cannot be written ({wrong}); free some space, then resume"
@@ -193,12 +192,12 @@ def read(path: Path) -> Iterator[Event]:
     return decode(rows_of(path))
 
 
-def rows_of(path: Path) -> Iterable[Row]:
+def rows_of(path: Path) -> Iterable[Values]:
     """The raw rows of a journal."""
     # A reader that may write tidies the WAL files away behind it; on read-only ground nothing can change under us.
     db = _open(path, "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
     try:
-        yield from map(Row._make, db.execute(_SELECT))
+        yield from db.execute(_SELECT)
     except sqlite3.Error as wrong:
         raise BadInput(f"{path} is damaged: {wrong}") from None
     finally:
