@@ -9,18 +9,21 @@ from fedfleet.core.rng import hash_keys
 from fedfleet.testing import check_selector
 
 
-def rested(*, clients: int = 100) -> Selector:
+def rested() -> Selector:
     """Whoever was asked least often so far, ties by an addressed hash."""
 
+    def initial(clients: int) -> State:
+        return {"asked": np.zeros(clients, np.int64)}
+
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        luck = hash_keys(draw.seed, "rested", roster.keys, draw.round)
+        luck = hash_keys(draw.seed, "rested", roster.keys, draw.round, draw.first)
         order = np.lexsort((luck, state["asked"][roster.clients]))
         return whole_work(roster.clients[order[:n]])
 
     def learn(state: State, ended: Ended, now: float) -> State:
-        return {"asked": state["asked"] + np.bincount(ended.clients, minlength=clients)}
+        return {"asked": state["asked"] + np.bincount(ended.clients, minlength=len(state["asked"]))}
 
-    return Selector("rested", pick, learn, initial={"asked": np.zeros(clients, np.int64)})
+    return Selector("rested", pick, learn, initial=initial)
 
 
 check_selector(rested())

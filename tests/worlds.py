@@ -132,7 +132,8 @@ class Pace:
 
     def policy(self, scale: float = 1.0) -> Policy:
         """The policy with all its times multiplied by `scale`."""
-        common = {"t_break": self.t_break * scale, "min_clients": self.min_clients, "min_share": 0.25}
+        least = min(self.min_clients, self.cohort)
+        common = {"t_break": self.t_break * scale, "min_clients": least, "min_share": 0.25}
         if self.kind == "eager_commits":
             return commits_at(self.cohort, max(1, self.cohort - 1), t_break=self.t_break * scale)
         if self.kind == "readiness":
@@ -157,7 +158,7 @@ def paces(*kinds: str) -> st.SearchStrategy[Pace]:
 
 
 def commits_at(cohort: int, enough: int, *, t_break: float = 1.0, drop: int | None = None) -> Policy:
-    """Commit when `enough` reports have come and let the others run on (or drop those sent `drop` rounds ago)."""
+    """Commit when `enough` reports have come and let the others run on (or drop those `drop` versions old)."""
 
     def decide(book: Book) -> Decision:
         if book.asking:
@@ -172,6 +173,25 @@ def commits_at(cohort: int, enough: int, *, t_break: float = 1.0, drop: int | No
         return NOTHING
 
     return Policy("commits_at", decide, cohort)
+
+
+def buffered(enough: int, concurrency: int, *, batch: int = 1, pause: float = 1.0) -> Policy:
+    """Commit whenever `enough` reports are there and keep `concurrency` tasks running, replaced `batch` at a time.
+
+    It needs no memory: what is on its way is in the book. Who finds too few candidates looks again after a pause, and so does
+    who loses tasks at the very moment of sending them: the same devices would be asked again.
+    """
+
+    def decide(book: Book) -> Decision:
+        if book.arrived >= enough:
+            return Decision(commit=True)
+        coming = book.wanted - book.selected if book.asking else 0
+        missing = concurrency - book.running - coming
+        if book.answered or (book.lost and book.now == book.sent_at):
+            return Decision(wake_at=book.now + pause) if missing else NOTHING
+        return Decision(ask=missing) if missing >= batch or (missing and not book.running) else NOTHING
+
+    return Policy("buffered", decide, concurrency)
 
 
 # ---- plans, runs, events ------------------------------------------------------------------------------------------
@@ -226,6 +246,9 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
         if not f.compare or f.name == "aggregate":
             continue
         if f.name in ("time", "seconds"):
+            value = value * scale
+            value = "NaN" if isinstance(value, float) and math.isnan(value) else value  # NaN is unequal to itself
+        elif f.name == "due" and value is not None:
             value = value * scale
         elif names is not None and f.name in ("client", "clients") and not isinstance(event, RunBegan):
             # RunBegan says how many clients there are, not which; scores are renamed below.

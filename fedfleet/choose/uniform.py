@@ -12,14 +12,17 @@ from fedfleet.core.rng import hash_keys
 def uniform() -> Selector:
     """Every candidate has the same chance: the n smallest of one addressed hash per client.
 
-    A client's luck depends on its key and the round alone, so that renaming clients renames the choice.
+    A client's luck depends on its key, the round and the first task of the pick alone: renaming clients renames the choice,
+    and every pick of a round is a draw of its own.
     """
 
-    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+    def choose(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         del state
-        return whole_work(roster.clients[smallest(hash_keys(draw.seed, "select", roster.keys, draw.round), n)])
+        pick = draw.round << 32 ^ draw.first  # one address, since every column of it costs a pass over the roster
+        luck = hash_keys(draw.seed, "select", roster.keys, pick)
+        return whole_work(roster.clients[smallest(luck, n)])
 
-    return Selector("uniform", pick)
+    return Selector("uniform", choose)
 
 
 def smallest(values: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int) -> Ints:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 
 
 class FedFleetError(Exception):
@@ -24,6 +25,26 @@ class RunFailed(FedFleetError):
 
 class Refused(Exception):
     """A report cannot be used; its text is the reason. The report is rejected and the run goes on."""
+
+
+@contextmanager
+def blaming(part: str) -> Generator[None]:
+    """Errors inside name this part; said once, at the border where it is called. Ours already say what they mean."""
+    try:
+        yield
+    except FedFleetError:
+        raise
+    except Exception as wrong:
+        raise part_failed(part, wrong) from wrong
+
+
+def part_failed(part: str, wrong: Exception) -> RunFailed:
+    """What to raise for an error inside a part, so that people hear whose it is.
+
+    >>> part_failed("selector 'mine'", KeyError("loss"))
+    RunFailed("selector 'mine' failed: KeyError: 'loss'")
+    """
+    return RunFailed(f"{part} failed: {type(wrong).__name__}: {wrong}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

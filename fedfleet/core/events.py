@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fedfleet.core.names import ModelName
 from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster
 
 
@@ -40,7 +41,7 @@ class TaskArrived:
 
 @dataclass(frozen=True, slots=True)
 class TaskLost:
-    """Fact: a task will never come back."""
+    """Fact: a task will never come back; `seconds` is NaN if its device could not do it at all."""
 
     time: float
     task: int
@@ -95,7 +96,7 @@ class RunBegan:
 
 @dataclass(frozen=True, slots=True)
 class TasksSent:
-    """Outcome: tasks first, first + 1, .. went out together; one journal row each."""
+    """Outcome: tasks first, first + 1, .. went out together; one journal row each. `due`: seconds after `time`."""
 
     time: float
     round: int
@@ -106,6 +107,8 @@ class TasksSent:
     share: Floats
     samples: Floats
     bytes_down: Floats
+    settings: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    due: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +142,15 @@ class RoundFailed:
 
 @dataclass(frozen=True, slots=True)
 class ModelCommitted:
-    """Outcome: the round ended with model `version`, named by its content; `loss` is a diagnostic."""
+    """Outcome: the round ended with model `version`, named by its content; `loss` is a diagnostic.
+
+    The name of a large model is found when it is first needed; it compares and prints as the string.
+    """
 
     time: float
     round: int
     version: int
-    model_hash: str
+    model_hash: str | ModelName
     folded: int
     loss: float = field(default=float("nan"), compare=False)
 

@@ -94,33 +94,47 @@ State = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The address of a selector's randomness: seed and round."""
+    """The address of a selector's randomness: seed, round, and the id of the first task that this pick would send."""
 
     seed: int
     round: int
+    first: int = 0
+
+
+def stateless(clients: int) -> State:
+    """Nothing to remember, however many clients there are."""
+    del clients
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Who is asked, and for how much. State goes in and comes out, as columns.
+    """Who is asked, and for how much. State goes in and comes out, as columns; `initial(clients)` makes the first.
 
-    `probe(state, roster, n, draw)` names clients to look at before picking, and the number wanted of them.
+    `probe(state, roster, n, draw)` names clients to look at before picking, and the number wanted of them. `sees` names
+    columns that the runtime puts into `Roster.stats`: compute_seconds and transfer_seconds (foreseen for the whole work,
+    without unavailable time), steps (NaN where they cannot be foreseen), user (-1: nobody's).
     """
 
     name: str
     pick: Callable[[State, Roster, int, Draw], Assignments]
     learn: Callable[[State, Ended, float], State] | None = None
     probe: Callable[[State, Roster, int, Draw], tuple[Ints, str]] | None = None
-    initial: State = field(default_factory=dict[str, Array])
+    initial: Callable[[int], State] = stateless
+    sees: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """When to ask, give up waiting, commit: a pure function of the book. `cohort` is how many it wants at once."""
+    """When to ask, give up waiting, commit: a pure function of the book. `cohort` is how many it wants at once.
+
+    What it must remember is in the book: `initial` is `Book.kept` at the start, `Decision.keep` replaces it.
+    """
 
     name: str
     decide: Callable[[Book], Decision]
     cohort: int
+    initial: tuple[float, ...] = ()
 
 
 # ---- where: the world as sources, pure functions of (clients, time), vectorised ----------------------------------

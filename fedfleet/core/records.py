@@ -26,7 +26,7 @@ Slots = Mapping[str, Tree]  # a client's memory by named slots, each a tree
 class Roster:
     """Clients that could be asked now, by ascending index: index, 64-bit key and number of training samples, column by column.
 
-    `stats` holds what a probe brought, NaN for those that were not probed.
+    `stats` holds the columns that the selector `sees`, and what a probe brought, NaN for those that were not probed.
     """
 
     clients: Ints
@@ -39,18 +39,20 @@ class Roster:
 class Assignments:
     """Who is asked, and for how much: `steps` local steps (0: what the algorithm says) on `share` of the shard.
 
-    `settings` are columns of further numbers for each client's task (a learning rate, a portion of the model), by name.
+    `settings` are named columns, one entry per client, for the algorithm to read (a learning rate, a portion of the model); `due`
+    says how many seconds after sending the reports are due, where the selector has an opinion on that.
     """
 
     clients: Ints
     steps: Ints
     share: Floats
     settings: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
+    due: float | None = None
 
     def only(self, at: Ints) -> Assignments:
         """The assignments at these places."""
         settings = {name: column[at] for name, column in self.settings.items()}
-        return Assignments(self.clients[at], self.steps[at], self.share[at], settings)
+        return Assignments(self.clients[at], self.steps[at], self.share[at], settings, self.due)
 
 
 def whole_work(clients: Ints) -> Assignments:
@@ -96,7 +98,7 @@ class Wave:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a fold may know about a report beside the report itself."""
+    """What a fold may know about a report beside the report itself; `settings` are those of its assignment."""
 
     staleness: int
     seconds: float
@@ -154,7 +156,10 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Tasks that ended since a selector last learnt, as columns; `fate` holds the codes of `FATES`."""
+    """Tasks that ended since a selector last learnt, as columns; `fate` holds the codes of `FATES`.
+
+    `seconds` is NaN for a task that its device cannot do at all: it took no time, and would never have ended.
+    """
 
     tasks: Ints
     clients: Ints
@@ -169,11 +174,14 @@ FOLDED, REJECTED, WASTED, LOST, DROPPED = range(5)
 
 
 class Book(NamedTuple):
-    """What a pacing policy may know: the present round in numbers.
+    """What a pacing policy may know: the present round in numbers, and what the policy chose to remember.
 
-    `wanted`, `selected` and `lost` count this round; `arrived` counts reports not yet folded, `running` all tasks out.
-    `asking`: candidates were asked for and not yet seen. `answered`: this very consultation replies to candidates,
-    so a policy must not ask again before time has passed.
+    `wanted`, `selected`, `lost` and `asks` (how many asks were answered) count this round; `arrived` counts reports not yet
+    folded and `running` all tasks out, of which `own_arrived` and `own_running` were sent in this round. `sent_at` is the
+    last broadcast, `first_sent_at` the first of this round (infinite before there was one); `due` is when the reports of
+    this round are due, where the selector said so. `asking`: candidates were asked for and not yet seen; asking again
+    tops `wanted` up, and a round that closes leaves the ask to the next. `answered`: this very consultation replies to
+    candidates, so a policy must not ask again before time has passed. `kept` is the policy's memory.
     """
 
     now: float = 0.0
@@ -188,13 +196,20 @@ class Book(NamedTuple):
     running: int = 0
     asking: bool = False
     answered: bool = False
+    asks: int = 0
+    first_sent_at: float = math.inf
+    own_arrived: int = 0
+    own_running: int = 0
+    due: float | None = None
+    kept: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """What a policy wants now. `commit` folds what has arrived; `abandon` ends the round without a new model, and why.
 
-    `drop` gives up the running tasks that were sent at least so many rounds ago (0: all of them).
+    `wake_at` is restated with every decision: None wants no wake-up. `others`: nobody who was asked in this round is asked
+    again. `drop` gives up the running tasks whose model is at least so many versions old (0: all of them), `drop_before`
+    those that were sent before this time. `keep` replaces the policy's memory; None leaves it as it is.
     """
 
     ask: int = 0
@@ -202,6 +217,9 @@ class Decision:
     drop: int | None = None
     commit: bool = False
     abandon: str = ""
+    others: bool = False
+    drop_before: float | None = None
+    keep: tuple[float, ...] | None = None
 
 
 NOTHING = Decision()

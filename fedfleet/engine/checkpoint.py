@@ -1,51 +1,56 @@
-"""A run's state as plain data and arrays, and back: what a checkpoint is made of. Pure; writing it is the runtime's duty."""
+"""A run's state as plain data and arrays, and back: what a checkpoint is made of. Pure; writing it is the runtime's duty.
+
+Every field of a state is covered, in whatever phase it is: `pending` says which answers a thawed run still waits for.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from immutables import Map
 
+from fedfleet.core.commands import Probe
 from fedfleet.core.parts import State
-from fedfleet.core.records import Assignments, Book, Cost, ServerState, Wave
+from fedfleet.core.records import Assignments, Book, Cost, Roster, ServerState, Wave
 from fedfleet.core.trees import Array, Tree
-from fedfleet.engine.state import Ending, Phase, Progress, RunState, endings
+from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of_arrival
 
 Frozen = tuple[dict[str, Any], dict[str, Array]]
 _COLUMNS = ("clients", "steps", "share", "keys", "samples", "bytes_down", "bytes_up")
+_PLAIN = ("others", "next_task", "wake", "room", "reason")  # fields that are plain values already
 
 
 def freeze(state: RunState) -> Frozen:
-    """JSON-ready facts and named arrays. Only settled states can be frozen: nothing gathered, probed or asked for."""
-    if state.phase is not Phase.OPEN or state.gathering is not None or state.roster is not None or state.book.asking:
-        raise ValueError(f"a state in phase {state.phase.value} cannot be frozen")
-    ended = endings(state.ended)
+    """JSON-ready facts and named arrays."""
+    ended, gathering = in_order_of_arrival(state.ended), in_order_of_arrival(state.gathering)
     # In-flight and just-ended tasks keep their waves, and waves the model version that they were sent with.
-    waves = {w.first: w for w in (*state.running.values(), *(e.wave for e in ended))}
-    servers = {id(s): s for s in (state.server, *(w.server for w in waves.values()))}
+    waves = {w.first: w for w in (*state.running.values(), *(e.wave for e in (*ended, *gathering)))}
+    probe = () if state.probe is None else (state.probe.server,)
+    servers = {id(s): s for s in (state.server, *probe, *(w.server for w in waves.values()))}
     order = {key: i for i, key in enumerate(servers)}
     arrays: dict[str, Array] = {f"selector/{n}": v for n, v in state.selector.items()}
     for key, server in servers.items():
         arrays |= {f"server/{order[key]}/params/{n}": v for n, v in server.params.items()}
         arrays |= {f"server/{order[key]}/extra/{n}": v for n, v in server.extra.items()}
     for wave in waves.values():
-        a, c = wave.asked, wave.cost
-        columns = (a.clients, a.steps, a.share, wave.keys, c.samples, c.bytes_down, c.bytes_up)
-        arrays |= {f"wave/{wave.first}/{n}": v for n, v in zip(_COLUMNS, columns, strict=True)}
-    meta = {
+        arrays |= _wave_arrays(wave)
+    meta: dict[str, Any] = {
+        **{name: getattr(state, name) for name in _PLAIN},
         "book": state.book._asdict(),
+        "phase": state.phase.value,
         "progress": asdict(state.progress),
         "server": order[id(state.server)],
-        "waves": [[w.first, w.round, w.version, w.time, order[id(w.server)]] for w in waves.values()],
+        "waves": [[w.first, w.round, w.version, w.time, w.asked.due, order[id(w.server)]] for w in waves.values()],
         "running": {str(first): sorted(t for t, w in state.running.items() if w.first == first) for first in waves},
-        "ended": [[e.task, e.wave.first, e.seconds, e.fate] for e in _in_order_of_arrival(state.ended)],
-        "next_task": state.next_task,
-        "wake": state.wake,
-        "instant": state.instant,
+        "ended": _ending_rows(ended),
+        "gathering": _ending_rows(gathering),
+        "probe": None if state.probe is None else [state.probe.stat, order[id(state.probe.server)]],
     }
+    if state.roster is not None and state.probe is not None:
+        arrays |= _roster_arrays(state.roster) | {"probe/clients": state.probe.clients}
     return meta, arrays
 
 
@@ -59,27 +64,52 @@ def thaw(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> RunState:
         return servers[i]
 
     waves: dict[int, Wave] = {}
-    for first, round_, version, time, place in meta["waves"]:
+    for first, round_, version, time, due, place in meta["waves"]:
         clients, steps, share, keys, samples, down, up = (arrays[f"wave/{first}/{n}"] for n in _COLUMNS)
-        asked, cost = Assignments(clients, steps, share), Cost(samples, down, up)
+        settings = _below(arrays, f"wave/{first}/settings/")
+        asked = Assignments(clients, steps, share, settings, due)
+        cost = Cost(samples, down, up, arrays.get(f"wave/{first}/batches"))
         waves[first] = Wave(first, round_, version, time, asked, keys, cost, server(place))
-    running = {t: waves[int(first)] for first, tasks in meta["running"].items() for t in tasks}
-    ended: Ending | None = None
-    for task, first, seconds, fate in meta["ended"]:
-        ended = Ending(ended, task, waves[first], seconds, fate)
+    probe = roster = None
+    if meta["probe"] is not None:
+        stat, place = meta["probe"]
+        probe = Probe(arrays["probe/clients"], stat, server(place))
+        clients, keys, samples = (arrays[f"roster/{n}"] for n in ("clients", "keys", "samples"))
+        roster = Roster(clients, keys, samples, _below(arrays, "roster/stats/"))
     selector: State = _below(arrays, "selector/")
+    book = Book(**meta["book"])
+    book = book._replace(kept=tuple(book.kept))  # JSON knows lists only
     return RunState(
-        server(meta["server"]), selector, Book(**meta["book"]), Map(running), ended,
-        next_task=meta["next_task"], wake=meta["wake"], progress=Progress(**meta["progress"]), instant=meta["instant"],
+        server(meta["server"]), selector, book,
+        Map({t: waves[int(first)] for first, tasks in meta["running"].items() for t in tasks}),
+        ended=_linked(meta["ended"], waves), gathering=_linked(meta["gathering"], waves), roster=roster, probe=probe,
+        phase=Phase(meta["phase"]), progress=Progress(**meta["progress"]), **{name: meta[name] for name in _PLAIN},
     )  # fmt: skip
 
 
-def _in_order_of_arrival(last: Ending | None) -> list[Ending]:
-    found: list[Ending] = []
-    while last is not None:
-        found.append(last)
-        last = last.before
-    return found[::-1]
+def _wave_arrays(wave: Wave) -> dict[str, Array]:
+    a, c = wave.asked, wave.cost
+    columns = (a.clients, a.steps, a.share, wave.keys, c.samples, c.bytes_down, c.bytes_up)
+    named = {f"wave/{wave.first}/{n}": v for n, v in zip(_COLUMNS, columns, strict=True)}
+    if c.batches is not None:
+        named[f"wave/{wave.first}/batches"] = c.batches
+    return named | {f"wave/{wave.first}/settings/{n}": v for n, v in a.settings.items()}
+
+
+def _roster_arrays(roster: Roster) -> dict[str, Array]:
+    columns = {"roster/clients": roster.clients, "roster/keys": roster.keys, "roster/samples": roster.samples}
+    return columns | {f"roster/stats/{n}": v for n, v in roster.stats.items()}
+
+
+def _ending_rows(endings: Iterable[Ending]) -> list[list[Any]]:
+    return [[e.task, e.wave.first, e.seconds, e.fate] for e in endings]
+
+
+def _linked(rows: Iterable[tuple[int, int, float, int]], waves: Mapping[int, Wave]) -> Ending | None:
+    last: Ending | None = None
+    for task, first, seconds, fate in rows:
+        last = Ending(last, task, waves[first], seconds, fate)
+    return last
 
 
 def _below(arrays: Mapping[str, Array], prefix: str) -> Tree:

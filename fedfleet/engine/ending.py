@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedfleet.core.commands import Command, Evaluate, Finish, Forget
+from fedfleet.core.commands import Command, Finish, Forget
 from fedfleet.core.events import Evaluated, Outcome, RunEnded
 from fedfleet.core.parts import Plan
 from fedfleet.engine.book import dropped
-from fedfleet.engine.state import Phase, Progress, RunState, Step
+from fedfleet.engine.pending import evaluate_command
+from fedfleet.engine.state import Phase, Progress, Reaction, RunState
 
 
 def limit_reached(plan: Plan, state: RunState) -> str:
@@ -41,20 +42,20 @@ def goal_reached(plan: Plan, state: RunState, fact: Evaluated) -> str:
     return ""
 
 
-def start(state: RunState, reason: str) -> Step:
+def start(state: RunState, reason: str) -> Reaction:
     """Drop what is running, and try the last model on everyone."""
     if state.phase is Phase.ENDING:
-        return Step(state)
+        return Reaction(state)
     outcomes: tuple[Outcome, ...] = ()
     commands: tuple[Command, ...] = ()
     state, gone = dropped(state, 0)
     if gone is not None:
         outcomes, commands = (gone,), (Forget(gone.tasks, gone.clients),)
-    evaluate = Evaluate(state.book.version, state.server, clients=True)
-    return Step(state._replace(phase=Phase.ENDING, reason=reason), outcomes, (*commands, evaluate))
+    state = state._replace(phase=Phase.ENDING, reason=reason)
+    return Reaction(state, outcomes, (*commands, evaluate_command(state)))
 
 
-def finish(state: RunState) -> Step:
+def finish(state: RunState) -> Reaction:
     """The last event."""
     ended = RunEnded(state.book.now, state.reason)
-    return Step(state._replace(phase=Phase.DONE), (ended,), (Finish(state.reason),))
+    return Reaction(state._replace(phase=Phase.DONE), (ended,), (Finish(state.reason),))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -22,23 +22,26 @@ from fedfleet.core.events import (
     TasksSent,
     TimerFired,
 )
-from fedfleet.core.parts import Plan, Selector
+from fedfleet.core.parts import Draw, Plan, State
 from fedfleet.core.records import Assignments, Ints, Keys, Roster
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.state import RunState
+from fedfleet.engine.pending import pending
+from fedfleet.engine.state import Reaction, RunState
 
 _FACTS = (CandidatesSeen, Probed, TaskArrived, TaskLost, TimerFired, ReportsGathered, Evaluated)
+T = TypeVar("T")
 Regather = Callable[[Gather, float], ReportsGathered]
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """The state that the facts lead to, and how much was rechecked."""
+    """The state that the facts lead to, how much was rechecked, and the commands that no fact has answered yet."""
 
     state: RunState
     facts: int
     outcomes: int
     commits: int
+    pending: tuple[Command, ...]
 
 
 def replay(
@@ -48,15 +51,18 @@ def replay(
     sizes: Callable[[int], Ints],
     regather: Regather,
     carry: Callable[[Command], None],
+    *,
+    start: RunState | None = None,
 ) -> Replayed:
     """Run the coordinator on recorded facts; the first outcome that differs from the record is an error.
 
     The journal keeps who was picked, not the roster, so that the pick is read from the record instead of made again.
     `regather` gives the aggregate of a commit: from what was kept, or by training again; `carry` sees all other commands.
+    With `start`, the events are those that followed this state.
     """
     log = list(events)
     recorded: Iterator[Outcome] = (e for e in log if not isinstance(e, _FACTS))
-    state, outcomes, commands = begin(plan)
+    state, outcomes, commands = begin(plan) if start is None else Reaction(start, (), pending(plan, start))
     rechecked, facts = _recheck(outcomes, recorded), 0
     asked: Gather | None = None
     for i, event in enumerate(log):
@@ -70,10 +76,9 @@ def replay(
         commands = ()
         fact, told = event, plan
         if isinstance(fact, CandidatesSeen | Probed):
-            if _next_fact(log, i, Probed):
-                continue  # probed before picking: the pick follows from the answer to the probe
-            sent = log[i + 1] if i + 1 < len(log) else None
-            fact, told = _scripted(plan, fact.time, sent, keys, sizes(state.book.round))
+            if plan.choose.probe is not None and _says_nothing_more(log, i):
+                continue  # whom it would have probed is not known: the runtime has to ask again
+            fact, told = _scripted(plan, log, i, keys, sizes(state.book.round))
         elif isinstance(fact, ReportsGathered):
             if asked is None:
                 raise RunFailed(
@@ -88,25 +93,46 @@ def replay(
         raise RunFailed(
             f"the journal holds {type(extra).__name__} at time {extra.time}, which does not follow from its facts"
         )
-    return Replayed(state, facts, rechecked, state.book.version)
+    return Replayed(state, facts, rechecked, state.book.version, pending(plan, state))
 
 
-def _next_fact(log: list[Event], i: int, kind: type[Any]) -> bool:
-    following = next((e for e in log[i + 1 :] if isinstance(e, _FACTS)), None)
-    return isinstance(following, kind)
+def _says_nothing_more(log: list[Event], i: int) -> bool:
+    seen = log[i]
+    return isinstance(seen, CandidatesSeen) and len(seen.roster.clients) > 0 and i + 1 == len(log)
 
 
-def _scripted(plan: Plan, time: float, sent: Event | None, keys: Keys, sizes: Ints) -> tuple[CandidatesSeen, Plan]:
-    """Candidates and a selector that lead to the recorded pick, and to no other."""
-    none = np.zeros(0, np.int64)
-    pick = (
-        Assignments(sent.clients, sent.steps, sent.share)
-        if isinstance(sent, TasksSent)
-        else Assignments(none, none, np.zeros(0))
-    )
-    clients = np.sort(pick.clients)
-    seen = CandidatesSeen(time, Roster(clients, keys[clients], sizes[clients]))
-    return seen, replace(plan, choose=Selector(plan.choose.name, lambda state, roster, n, draw: pick))
+def _scripted(plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints) -> tuple[CandidatesSeen | Probed, Plan]:
+    """Candidates and a selector that lead to the recorded probe and pick, and to no others."""
+    fact, none = log[i], np.zeros(0, np.int64)
+    assert isinstance(fact, CandidatesSeen | Probed)
+    pick = Assignments(none, none, np.zeros(0))
+    look: tuple[Ints, str] = (none, "")
+    if isinstance(fact, CandidatesSeen) and plan.choose.probe is not None:
+        # Tasks may end between a probe and its answer, but no other candidates are seen.
+        marks = (k for k in range(i + 1, len(log)) if isinstance(log[k], CandidatesSeen | Probed | TasksSent))
+        answer = log[k] if (k := next(marks, None)) is not None else None
+        if isinstance(answer, Probed) and k is not None:
+            look, i = (answer.clients, answer.stat), k
+    after = log[i + 1] if i + 1 < len(log) else None
+    if isinstance(after, TasksSent):
+        pick = Assignments(after.clients, after.steps, after.share, after.settings, after.due)
+
+    probe = _always(look) if len(look[0]) else None
+    told = replace(plan, choose=replace(plan.choose, pick=_always(pick), probe=probe))
+    if isinstance(fact, Probed):
+        return fact, told
+    clients = np.union1d(pick.clients, look[0]).astype(np.int64)
+    return CandidatesSeen(fact.time, Roster(clients, keys[clients], sizes[clients])), told
+
+
+def _always(answer: T) -> Callable[[State, Roster, int, Draw], T]:
+    """A function of a selector that knows the answer beforehand."""
+
+    def say(state: State, roster: Roster, n: int, draw: Draw) -> T:
+        del state, roster, n, draw
+        return answer
+
+    return say
 
 
 def _recheck(outcomes: tuple[Outcome, ...], recorded: Iterator[Outcome]) -> int:
@@ -124,12 +150,16 @@ def _recheck(outcomes: tuple[Outcome, ...], recorded: Iterator[Outcome]) -> int:
 
 
 def _same(a: Outcome, b: Outcome) -> bool:
-    for field in fields(a):
-        x: Any = getattr(a, field.name)
-        y: Any = getattr(b, field.name)
-        if field.compare and not np.array_equal(x, y):
-            return False
-    return True
+    return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a) if f.compare)
+
+
+def _equal(x: object, y: object) -> bool:
+    if isinstance(x, Mapping) and isinstance(y, Mapping):
+        a, b = cast(Mapping[str, Any], x), cast(Mapping[str, Any], y)
+        return a.keys() == b.keys() and all(_equal(a[name], b[name]) for name in a)
+    if isinstance(x, np.ndarray) or isinstance(y, np.ndarray):
+        return bool(np.array_equal(cast(Any, x), cast(Any, y)))
+    return x == y
 
 
 def _brief(event: Event) -> str:

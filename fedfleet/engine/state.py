@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from immutables import Map
 
-from fedfleet.core.commands import Command
+from fedfleet.core.commands import Command, Probe
 from fedfleet.core.events import Outcome
 from fedfleet.core.parts import State
-from fedfleet.core.records import Book, Roster, ServerState, Wave
+from fedfleet.core.records import FATES, Book, Roster, ServerState, Wave
 
 
 class Phase(Enum):
@@ -32,6 +32,9 @@ class Ending(NamedTuple):
     wave: Wave
     seconds: float
     fate: int  # index into FATES; a report that arrived counts as folded until it is known better
+
+    def __repr__(self) -> str:
+        return f"Ending(task={self.task}, seconds={self.seconds}, fate={FATES[self.fate]}, ..)"  # not the whole chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +59,19 @@ class RunState(NamedTuple):
     running: Map[int, Wave]
     ended: Ending | None = None
     gathering: Ending | None = None
-    roster: Roster | None = None
+    roster: Roster | None = None  # whom the selector looks at while a probe is out
+    probe: Probe | None = None  # the probe that is out
+    others: bool = False  # the ask that is out leaves out whoever was asked in this round
     phase: Phase = Phase.OPEN
     next_task: int = 0
     wake: float | None = None
     progress: Progress = Progress()
-    instant: int = 0  # facts other than task ends seen at this very time: the Zeno guard
+    room: int = 0  # facts other than task ends that this instant may still see: the Zeno guard
     reason: str = ""  # why the run is ending
 
 
-class Step(NamedTuple):
-    """What a step gives: the next state, what was decided, what the runtime must do."""
+class Reaction(NamedTuple):
+    """What follows from a fact: the next state, what was decided, what the runtime must do."""
 
     state: RunState
     outcomes: tuple[Outcome, ...] = ()
@@ -75,8 +80,13 @@ class Step(NamedTuple):
 
 def endings(last: Ending | None) -> list[Ending]:
     """Ended tasks in the order of their ids."""
+    return sorted(in_order_of_arrival(last), key=lambda e: e.task)
+
+
+def in_order_of_arrival(last: Ending | None) -> list[Ending]:
+    """Ended tasks in the order in which they ended."""
     found: list[Ending] = []
     while last is not None:
         found.append(last)
         last = last.before
-    return sorted(found, key=lambda e: e.task)
+    return found[::-1]

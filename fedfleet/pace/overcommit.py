@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from annotated_types import Ge
 
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import Book, Decision
+
+
+class _Asked(NamedTuple):
+    """What the inner policy asked for in a round, in its own numbers; the first entries of the policy's memory.
+
+    `seen` is how many selected clients the inner policy knew of when it last asked, `selected` how many there were.
+    """
+
+    round: float = 0.0
+    wanted: float = 0.0
+    seen: float = 0.0
+    selected: float = 0.0
+
+
+_OWN = len(_Asked._fields)
 
 
 def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1)] = 1.3) -> Policy:
@@ -19,10 +33,24 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1)] = 1.3) -> Poli
     """
 
     def decide(book: Book) -> Decision:
-        # ceil(n f) was wanted, so floor(wanted / f) is n again.
-        wanted = math.floor(book.wanted / factor + 1e-9)
-        seen = book._replace(wanted=wanted, selected=min(book.selected, wanted) if book.wanted else 0)
-        decision = policy.decide(seen)
-        return replace(decision, ask=math.ceil(decision.ask * factor - 1e-9)) if decision.ask else decision
+        asked = _in_this_round(_Asked(*book.kept[:_OWN]), book)
+        wanted, seen = int(asked.wanted), int(asked.seen)
+        selected = seen + min(book.selected - int(asked.selected), wanted - seen)
+        inner = policy.decide(book._replace(wanted=wanted, selected=selected, kept=book.kept[_OWN:]))
+        if inner.ask and book.asking:
+            asked = asked._replace(wanted=wanted + inner.ask)
+        elif inner.ask:
+            asked = _Asked(book.round, selected + inner.ask, selected, book.selected)
+        memory = (*asked, *(book.kept[_OWN:] if inner.keep is None else inner.keep))
+        return inner._replace(
+            ask=math.ceil(inner.ask * factor - 1e-9), keep=None if memory == book.kept else memory
+        )  # the small slack keeps 1.1 * 10 = 11.000000000000002 at eleven
 
-    return Policy(f"overcommit({policy.name})", decide, policy.cohort)
+    return Policy(f"overcommit({policy.name})", decide, policy.cohort, (*_Asked(), *policy.initial))
+
+
+def _in_this_round(asked: _Asked, book: Book) -> _Asked:
+    """Memory of an earlier round counts no more, but for an ask that is still out: none of it has been answered."""
+    if asked.round == book.round:
+        return asked
+    return _Asked(book.round, asked.wanted - asked.seen if book.asking else 0.0)

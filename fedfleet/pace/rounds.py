@@ -7,7 +7,9 @@ Both follow FLHetBench: t_break passes before each round; fewer than `min_client
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
+from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Natural, Positive, Share
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
@@ -22,6 +24,8 @@ def readiness(
     min_share: Fraction = 0.1,
 ) -> Policy:
     """Commit as soon as a share of the selected clients has reported; the rest is dropped.
+
+    A share of the selected that is less than `min_share` of the cohort is enough for success too.
 
     >>> readiness(3).decide(Book(now=20.0)).ask
     3
@@ -39,31 +43,47 @@ def deadline(
 ) -> Policy:
     """Commit what has arrived after a fixed time, or earlier if everyone has reported; the rest is dropped.
 
-    A report that arrives exactly at the deadline counts.
+    The time counts from the first broadcast of the round; where a selector says when its reports are due, that holds
+    instead. A report that arrives exactly at the deadline counts.
     """
     return Policy("deadline", _rounds(cohort, 1.0, seconds, t_break, min_clients, min_share), cohort)
 
 
+@lru_cache(maxsize=16)
+def _wait_until(end: float) -> Decision:
+    """Restated for every report of a round, and so made once."""
+    return NOTHING if end == math.inf else Decision(wake_at=end)
+
+
 def _rounds(cohort: int, ready_share: float, seconds: float, t_break: float, min_clients: int, min_share: float):
     least = max(min_clients, 1)
+    if least > cohort:
+        raise BadInput(
+            f"min_clients: {min_clients} clients can never be selected from a cohort of {cohort}; "
+            "lower min_clients or raise cohort"
+        )
     few = f"fewer than {least} clients could be selected"
+    waits = seconds == math.inf  # as long as it takes, whatever a selector thinks of it
 
     def decide(book: Book) -> Decision:
-        if book.wanted == 0:
-            start = book.opened_at + t_break
-            return Decision(ask=cohort) if book.now >= start else Decision(wake_at=start)
         if book.asking:
             return NOTHING
-        if book.selected < least:
+        selected = book.selected
+        if book.wanted == 0:
+            start = book.opened_at + t_break
+            return Decision(cohort) if book.now >= start else Decision(0, start)
+        if selected < least:
             return Decision(abandon=few, drop=0)
-        over = book.now >= book.sent_at + seconds
+        end = book.first_sent_at + seconds if waits or book.due is None else book.due
         # The small slack keeps 0.14 * 50 = 7.000000000000001 at seven.
-        enough = book.arrived >= math.ceil(ready_share * book.selected - 1e-9)
-        if over or enough or book.running == 0:
-            need = max(1, math.ceil(min_share * book.wanted - 1e-9))
-            if book.arrived < need:
-                return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=0)
-            return Decision(commit=True, drop=0)
-        return NOTHING if math.isinf(seconds) or not book.answered else Decision(wake_at=book.sent_at + seconds)
+        ready = math.ceil(ready_share * selected - 1e-9)
+        if book.now < end and book.arrived < ready and book.running:
+            return _wait_until(end)
+        need = max(1, math.ceil(min_share * book.wanted - 1e-9))
+        if ready < selected:
+            need = min(need, ready)  # whoever asks for a share of the reports has enough when it is there
+        if book.arrived < need:
+            return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=0)
+        return Decision(commit=True, drop=0)
 
     return decide

@@ -20,10 +20,10 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Wave
 from fedfleet.core.trees import Array, Tree
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.engine.state import Phase
+from fedfleet.engine.state import in_order_of_arrival
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import DEFAULT_LIMIT, ClientMemory
-from fedfleet.runtime.simulate import Simulation, enqueue, train_now
+from fedfleet.runtime.simulate import Simulation, taken_up, train_now
 
 _KEPT = 2  # a torn newest checkpoint still leaves the one before
 
@@ -66,20 +66,16 @@ class Checkpoints:
     saved_at: int = 0
 
     def settled(self, sim: Simulation) -> None:
-        """Save if it is time and the state is settled."""
+        """Save if it is time."""
         sim.memory.live_in(self.folder)
         version = sim.state.book.version
-        if version < self.saved_at + self.every or sim.state.phase is not Phase.OPEN or sim.state.book.asking:
+        if version < self.saved_at + self.every:
             return
         self.journal.flush()
         meta, arrays = freeze(sim.state)
         remembered, columns = sim.memory.save()
         arrays |= columns
-        counters = {str(item.first): counter for _, counter, item in sim.queue if item is not None}
-        whole = {
-            "state": meta, "memory": remembered, "position": self.journal.position, "counter": sim.counter, "timer": sim.timer,
-            "counters": counters, "busy": np.flatnonzero(sim.busy).tolist(),
-        }  # fmt: skip
+        whole = {"state": meta, "memory": remembered, "position": self.journal.position}
         save_tree(self.folder / f"checkpoint-{version:08d}.safetensors", arrays, whole)
         self.saved_at = version
         kept, old = checkpoint_files(self.folder)[:_KEPT], checkpoint_files(self.folder)[_KEPT:]
@@ -107,15 +103,16 @@ def restore(
     for path in checkpoint_files(folder):
         try:
             arrays, meta = load_tree(path)
-        except (SafetensorError, ValueError):
-            continue  # torn: the one before it is whole
-        return _rebuild(folder, limit, plan, world, execute, arrays, meta, eager=eager), int(meta["position"])
+            memory = ClientMemory(folder, limit)
+            memory.restore(meta["memory"], arrays)
+        except (SafetensorError, ValueError, RunFailed):
+            continue  # torn, or its memory is: the one before it is whole
+        return _rebuild(memory, plan, world, execute, arrays, meta, eager=eager), int(meta["position"])
     return None
 
 
 def _rebuild(
-    folder: Path,
-    limit: float,
+    memory: ClientMemory,
     plan: Plan,
     world: World,
     execute: Executor,
@@ -124,38 +121,21 @@ def _rebuild(
     *,
     eager: bool,
 ) -> Simulation:
-    memory = ClientMemory(folder, limit)
-    memory.restore(meta["memory"], arrays)
     busy = np.zeros(len(world.keys), np.bool_)
-    busy[np.array(meta["busy"], np.int64)] = True
     eager = eager or plan.algorithm.priced_by_value
     sim = Simulation(plan, world, execute, eager, thaw(meta["state"], arrays), busy=busy, memory=memory)
-    waves = {w.first: w for w in sim.state.running.values()}
     for wave, slots in _unfinished(sim).values():
         if any(wave.first + slot in memory.lent for slot in range(len(wave))):
             memory.expect(wave, (wave.first + slot for slot in slots))
         if sim.eager:  # reports in hand are not kept: training them again gives the same bits
             _hold_again(sim, wave, slots)
-    for wave in waves.values():
-        enqueue(sim, wave, -1)
-    # Ties in time are broken by counters, so each queue entry takes up its own again.
-    by_wave = {int(first): counter for first, counter in meta["counters"].items()}
-    sim.queue = sorted((time, by_wave[item.first], item) for time, _, item in sim.queue if item is not None)  # type: ignore[type-var]
-    if meta["timer"] is not None:
-        time, counter = meta["timer"]
-        sim.timer = (time, counter)
-        sim.queue = sorted([*sim.queue, (time, counter, None)], key=lambda entry: entry[:2])
-    sim.counter = meta["counter"]
-    return sim
+    return taken_up(sim)
 
 
 def _unfinished(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
     """By wave, the places of the tasks that run or wait to be folded."""
-    found = list(sim.state.running.items())
-    ended = sim.state.ended
-    while ended is not None:
-        found.append((ended.task, ended.wave))
-        ended = ended.before
+    ended = (*in_order_of_arrival(sim.state.ended), *in_order_of_arrival(sim.state.gathering))
+    found = [*sim.state.running.items(), *((e.task, e.wave) for e in ended)]
     waves: dict[int, tuple[Wave, list[int]]] = {}
     for task, wave in sorted(found, key=lambda pair: pair[0]):
         waves.setdefault(wave.first, (wave, []))[1].append(task - wave.first)

@@ -1,16 +1,14 @@
-"""Events as journal rows, and back. A row is fixed columns, so that a million tasks stay cheap.
-
-Columns: time, kind, round, version, task, client, a, b, body (digested text), note (diagnostics, not digested).
-"""
+"""Events as journal rows, and back. A row is fixed columns, so that a million tasks stay cheap."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 import struct
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any, assert_never
+from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
@@ -33,48 +31,91 @@ from fedfleet.core.events import (
 )
 from fedfleet.core.records import ClientScores, Ints, Roster
 
-Row = tuple[float, int, int, int, int, int, float, float, str | None, str | None]
-COLUMNS = ("time", "kind", "round", "version", "task", "client", "a", "b", "body", "note")
-KINDS: tuple[type[Any], ...] = (
-    RunBegan, CandidatesSeen, Probed, TasksSent, TaskArrived, TaskLost, TimerFired, TasksDropped,
-    ReportsGathered, Evaluated, ReportRejected, RoundFailed, ModelCommitted, RunEnded,
-)  # fmt: skip
-(BEGAN, SEEN, PROBED, SENT, ARRIVED, LOST, TIMER, DROPPED, GATHERED, EVALUATED, REJECTED, FAILED, COMMITTED, ENDED) = (
-    range(14)
-)
 
-NOTE = 99  # a remark for people about how the run was carried out: no event, and not digested
+class Row(NamedTuple):
+    """One row of the journal. `a` and `b` are what the kind makes of them, `body` is digested text, `note` a diagnostic.
+
+    SQLite keeps NaN as NULL, so that `a` is None when a row with NaN is read back.
+    """
+
+    time: float
+    kind: int
+    round: int = 0
+    version: int = 0
+    task: int = 0
+    client: int = 0
+    a: float | None = 0.0
+    b: float | None = 0.0
+    body: str | None = None
+    note: str | None = None
+
+
+# The same as a plain tuple: the rows of which there are millions are stored so, since named ones cost the store a quarter.
+Values = tuple[float, int, int, int, int, int, float | None, float | None, str | None, str | None]
+
+
+class Kind:
+    """The numbers of the kinds of rows. They are part of the format: never change one."""
+
+    BEGAN = 0
+    SEEN = 1
+    PROBED = 2
+    SENT = 3
+    ARRIVED = 4
+    LOST = 5
+    TIMER = 6
+    DROPPED = 7
+    GATHERED = 8
+    EVALUATED = 9
+    REJECTED = 10
+    FAILED = 11
+    COMMITTED = 12
+    ENDED = 13
+    NOTE = 99  # a remark for people about how the run was carried out: no event, and not digested
+
+
+COLUMNS = Row._fields
 _PACK = struct.Struct("<dBqqqqddI").pack
 _PACKED = np.dtype(
     [("time", "<f8"), ("kind", "u1"), ("round", "<i8"), ("version", "<i8"), ("task", "<i8"), ("client", "<i8"),
      ("a", "<f8"), ("b", "<f8"), ("body", "<u4")]
 )  # fmt: skip
+_ARRIVED = Kind.ARRIVED
 
 
-def digested(row: Row) -> bytes:
+def digested(row: Values) -> bytes:
     """The bytes of a row that enter the digest."""
     time, kind, round_, version, task, client, a, b, body, _ = row
-    if kind == NOTE:
+    if kind == Kind.NOTE:
         return b""
-    if body is None:
-        return _PACK(time, kind, round_, version, task, client, a, b, 0)
-    text = body.encode()
-    return _PACK(time, kind, round_, version, task, client, a, b, len(text)) + text
+    text = b"" if body is None else body.encode()
+    return _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(text)) + text
 
 
-def encode(event: Event) -> tuple[list[Row], bytes]:
+def _number(value: float | None) -> float:
+    """One NaN for all: which of its bit patterns it was does not survive the store."""
+    return math.nan if value is None or value != value else value
+
+
+def encode(event: Event) -> tuple[list[Values], bytes]:
     """The rows of an event, and their digested bytes."""
-    if type(event) is TaskArrived:  # half of all rows
-        row = (event.time, ARRIVED, 0, 0, event.task, event.client, event.seconds, event.bytes_up, None, None)
-        return [row], _PACK(event.time, ARRIVED, 0, 0, event.task, event.client, event.seconds, event.bytes_up, 0)
+    if type(event) is TaskArrived:
+        row, data = encode_arrival(event)
+        return [row], data
     if type(event) is TasksSent:
         return _encode_sent(event)
     if type(event) is TasksDropped:
-        return _encode_many(
-            event.time, DROPPED, 0, 0, event.tasks, event.clients, event.seconds, np.zeros(len(event.tasks))
-        )
+        none = np.zeros(len(event.tasks))
+        return _encode_many(event.time, Kind.DROPPED, 0, 0, event.tasks, event.clients, event.seconds, none)
     row = _encode_one(event)
     return [row], digested(row)
+
+
+def encode_arrival(event: TaskArrived) -> tuple[Values, bytes]:
+    """The row of an arrival, and its digested bytes; half of all rows."""
+    time, task, client, seconds, size = event.time, event.task, event.client, event.seconds, event.bytes_up
+    row = (time, _ARRIVED, 0, 0, task, client, seconds, size, None, None)
+    return row, _PACK(time, _ARRIVED, 0, 0, task, client, seconds, size, 0)
 
 
 def _encode_one(event: Event) -> Row:
@@ -82,153 +123,140 @@ def _encode_one(event: Event) -> Row:
     match event:
         case RunBegan():
             body = {"seed": event.seed, "clients": event.clients, "spec": event.spec_digest, "model": event.model_hash}
-            return (t, BEGAN, 0, 0, 0, 0, 0.0, 0.0, json.dumps(body), None)
+            return Row(t, Kind.BEGAN, body=json.dumps(body))
         case CandidatesSeen():
-            return (t, SEEN, 0, 0, len(event.roster.clients), 0, 0.0, 0.0, roster_hash(event.roster), None)
+            return Row(t, Kind.SEEN, task=len(event.roster.clients), body=roster_hash(event.roster))
         case Probed():
             body = {"stat": event.stat, "clients": event.clients.tolist(), "values": event.values.tolist()}
-            return (t, PROBED, 0, 0, len(event.clients), 0, 0.0, 0.0, json.dumps(body), None)
+            return Row(t, Kind.PROBED, task=len(event.clients), body=json.dumps(body))
         case TaskLost():
-            return (t, LOST, 0, 0, event.task, event.client, event.seconds, 0.0, event.reason, None)
+            return Row(t, Kind.LOST, task=event.task, client=event.client, a=event.seconds, body=event.reason)
         case TimerFired():
-            return (t, TIMER, 0, 0, 0, 0, 0.0, 0.0, None, None)
+            return Row(t, Kind.TIMER)
         case ReportsGathered():
             means = {name: float(np.mean(v)) for name, v in event.stats.items() if len(v)}
-            return (
-                t,
-                GATHERED,
-                0,
-                0,
-                len(event.tasks),
-                len(event.rejected),
-                0.0,
-                0.0,
-                spans(event.tasks),
-                json.dumps(means),
-            )
+            return Row(
+                t, Kind.GATHERED, task=len(event.tasks), client=len(event.rejected),
+                body=spans(event.tasks), note=json.dumps(means),
+            )  # fmt: skip
         case Evaluated():
-            return (
-                t,
-                EVALUATED,
-                0,
-                event.version,
-                0,
-                0,
-                event.correct,
-                event.total,
-                _scores(event.clients),
-                repr(event.loss),
-            )
+            return Row(
+                t, Kind.EVALUATED, version=event.version, a=event.correct, b=event.total,
+                body=_scores(event.clients), note=repr(event.loss),
+            )  # fmt: skip
         case ReportRejected():
-            return (t, REJECTED, 0, 0, event.task, event.client, 0.0, 0.0, event.reason, None)
+            return Row(t, Kind.REJECTED, task=event.task, client=event.client, body=event.reason)
         case RoundFailed():
-            return (t, FAILED, event.round, 0, 0, 0, 0.0, 0.0, event.reason, None)
+            return Row(t, Kind.FAILED, event.round, body=event.reason)
         case ModelCommitted():
-            return (
-                t,
-                COMMITTED,
-                event.round,
-                event.version,
-                event.folded,
-                0,
-                0.0,
-                0.0,
-                event.model_hash,
-                repr(event.loss),
-            )
+            name, loss = str(event.model_hash), repr(event.loss)
+            return Row(t, Kind.COMMITTED, event.round, event.version, event.folded, body=name, note=loss)
         case RunEnded():
-            return (t, ENDED, 0, 0, 0, 0, 0.0, 0.0, event.reason, None)
+            return Row(t, Kind.ENDED, body=event.reason)
         case TaskArrived() | TasksSent() | TasksDropped():
             raise AssertionError("encoded above")
         case _:
             assert_never(event)
 
 
-def _encode_sent(e: TasksSent) -> tuple[list[Row], bytes]:
+def _encode_sent(e: TasksSent) -> tuple[list[Values], bytes]:
     n = len(e.clients)
     tasks = np.arange(e.first, e.first + n)
-    if not e.steps.any() and (e.share == 1.0).all():
-        return _encode_many(e.time, SENT, e.round, e.version, tasks, e.clients, e.samples, e.bytes_down)
-    rows: list[Row] = [
-        (e.time, SENT, e.round, e.version, int(tasks[i]), int(e.clients[i]), float(e.samples[i]), float(e.bytes_down[i]),
-         f"{int(e.steps[i])} {float(e.share[i])!r}", None)
-        for i in range(n)
-    ]  # fmt: skip
-    return rows, b"".join(digested(row) for row in rows)
+    if not e.steps.any() and (e.share == 1.0).all() and not e.settings and e.due is None:
+        return _encode_many(e.time, Kind.SENT, e.round, e.version, tasks, e.clients, e.samples, e.bytes_down)
+    columns = (tasks, e.clients, e.samples, e.bytes_down, e.steps, e.share)
+    rows: list[Values] = []
+    for i, (task, client, samples, down, steps, share) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
+    ):
+        work: dict[str, Any] = {"steps": steps, "share": share}
+        if e.due is not None:
+            work["due"] = e.due
+        if e.settings:
+            work["settings"] = {name: float(column[i]) for name, column in e.settings.items()}
+        rows.append(Row(e.time, Kind.SENT, e.round, e.version, task, client, samples, down, json.dumps(work)))
+    return rows, b"".join(map(digested, rows))
 
 
 def _encode_many(
     time: float, kind: int, round_: int, version: int, tasks: Ints, clients: Ints, a: Any, b: Any
-) -> tuple[list[Row], bytes]:
+) -> tuple[list[Values], bytes]:
     packed = np.zeros(len(tasks), _PACKED)
     packed["time"], packed["kind"], packed["round"], packed["version"] = time, kind, round_, version
     packed["task"], packed["client"], packed["a"], packed["b"] = tasks, clients, a, b
-    rows: list[Row] = [
+    rows: list[Values] = [
         (time, kind, round_, version, t, c, x, y, None, None)
         for t, c, x, y in zip(tasks.tolist(), clients.tolist(), a.tolist(), b.tolist(), strict=True)
     ]
     return rows, packed.tobytes()
 
 
-def decode(rows: Iterable[Row]) -> Iterator[Event]:
+def decode(rows: Iterable[Values]) -> Iterator[Event]:
     """Events from rows; tasks that went out or were dropped together come back together."""
 
     def together(row: Row) -> tuple[Any, ...]:
-        kind = row[1]
-        return (kind, row[0], row[2]) if kind in (SENT, DROPPED) else (kind,)
+        return (row.kind, row.time, row.round) if row.kind in (Kind.SENT, Kind.DROPPED) else (row.kind,)
 
-    events = (row for row in rows if row[1] != NOTE)
-    for key, group in groupby(events, key=together):
-        if key[0] in (SENT, DROPPED):
-            yield _decode_many(list(group))
+    events = (row for row in map(Row._make, rows) if row.kind != Kind.NOTE)
+    for (kind, *_), group in groupby(events, key=together):
+        if kind == Kind.SENT:
+            yield _decode_sent(list(group))
+        elif kind == Kind.DROPPED:
+            gone = list(group)
+            tasks, clients = _ints([r.task for r in gone]), _ints([r.client for r in gone])
+            yield TasksDropped(gone[0].time, tasks, clients, np.array([_number(r.a) for r in gone]))
         else:
             yield from map(_decode_one, group)
 
 
-def _decode_many(rows: list[Row]) -> Event:
-    time, kind, round_, version, first = rows[0][:5]
-    tasks, clients = np.array([r[4] for r in rows], np.int64), np.array([r[5] for r in rows], np.int64)
-    a, b = np.array([r[6] for r in rows], np.float64), np.array([r[7] for r in rows], np.float64)
-    if kind == DROPPED:
-        return TasksDropped(time, tasks, clients, a)
-    work = [(r[8] or "0 1.0").split() for r in rows]
-    steps, share = np.array([int(w[0]) for w in work], np.int64), np.array([float(w[1]) for w in work])
-    return TasksSent(time, round_, version, first, clients, steps, share, a, b)
+def _decode_sent(rows: list[Row]) -> TasksSent:
+    first = rows[0]
+    work: list[dict[str, Any]] = [json.loads(r.body) if r.body else {} for r in rows]
+    settings = {name: np.array([w["settings"][name] for w in work]) for name in work[0].get("settings", {})}
+    return TasksSent(
+        first.time, first.round, first.version, first.task, _ints([r.client for r in rows]),
+        _ints([w.get("steps", 0) for w in work]), np.array([w.get("share", 1.0) for w in work], np.float64),
+        np.array([_number(r.a) for r in rows]), np.array([_number(r.b) for r in rows]), settings, work[0].get("due"),
+    )  # fmt: skip
 
 
 def _decode_one(row: Row) -> Event:
-    t, kind, round_, version, task, client, a, b, body, note = row
-    text = body or ""
-    match kind:
-        case 0:
+    t, text = row.time, row.body or ""
+    match row.kind:
+        case Kind.BEGAN:
             began = json.loads(text)
             return RunBegan(t, began["seed"], began["clients"], began["spec"], began["model"])
-        case 1:
-            return CandidatesSeen(t, _unknown_roster(task))
-        case 2:
+        case Kind.SEEN:
+            return CandidatesSeen(t, _unknown_roster(row.task))
+        case Kind.PROBED:
             probed = json.loads(text)
-            return Probed(t, probed["stat"], np.array(probed["clients"], np.int64), np.array(probed["values"]))
-        case 4:
-            return TaskArrived(t, task, client, a, b)
-        case 5:
-            return TaskLost(t, task, client, a, text)
-        case 6:
+            return Probed(t, probed["stat"], _ints(probed["clients"]), np.array(probed["values"], np.float64))
+        case Kind.ARRIVED:
+            return TaskArrived(t, row.task, row.client, _number(row.a), _number(row.b))
+        case Kind.LOST:
+            return TaskLost(t, row.task, row.client, _number(row.a), text)
+        case Kind.TIMER:
             return TimerFired(t)
-        case 8:
-            means = json.loads(note or "{}")
+        case Kind.GATHERED:
+            means = json.loads(row.note or "{}")
             return ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
-        case 9:
-            return Evaluated(t, version, int(a), int(b), float(note or "nan"), _read_scores(body))
-        case 10:
-            return ReportRejected(t, task, client, text)
-        case 11:
-            return RoundFailed(t, round_, text)
-        case 12:
-            return ModelCommitted(t, round_, version, text, task, float(note or "nan"))
-        case 13:
+        case Kind.EVALUATED:
+            scores, loss = _read_scores(row.body), float(row.note or "nan")
+            return Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores)
+        case Kind.REJECTED:
+            return ReportRejected(t, row.task, row.client, text)
+        case Kind.FAILED:
+            return RoundFailed(t, row.round, text)
+        case Kind.COMMITTED:
+            return ModelCommitted(t, row.round, row.version, text, row.task, float(row.note or "nan"))
+        case Kind.ENDED:
             return RunEnded(t, text)
         case _:
-            raise ValueError(f"unknown kind of journal row: {kind}")
+            raise ValueError(f"unknown kind of journal row: {row.kind}")
+
+
+def _ints(values: list[int]) -> Ints:
+    return np.array(values, np.int64)
 
 
 def spans(tasks: Ints) -> str:

@@ -8,25 +8,31 @@ is sent, as algorithms need whose bytes depend on values.
 from __future__ import annotations
 
 import heapq
+import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, assert_never
+from typing import Protocol
 
 import numpy as np
 
-from fedfleet.core.charging import cost_of
-from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.cost import scaled
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.commands import Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.errors import RunFailed, blaming
 from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.parts import Executor, Plan, World
-from fedfleet.core.records import Cost, Floats, Ints, Report, Roster, Wave, whole_work
+from fedfleet.core.records import Cost, Floats, Ints, Report, Roster, Wave
 from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.pending import pending
 from fedfleet.engine.state import Phase, RunState
+from fedfleet.runtime.acting import carry_out
+from fedfleet.runtime.foreseen import check_sees, foreseen_cost, foreseen_seconds, roster_of
 from fedfleet.runtime.gather import evaluate, gather, jobs_for, probe_losses
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import ClientMemory
+from fedfleet.runtime.tracing import tracer
+
+# Within one instant tasks end first, then candidates are seen, then timers fire.
+ENDS, CANDIDATES, TIMER = range(3)
 
 
 class Keeper(Protocol):
@@ -39,7 +45,6 @@ class Keeper(Protocol):
 class Arrivals:
     """The tasks of one wave in the order in which they will end, as plain columns; `at` is the next one."""
 
-    first: int
     times: list[float]
     tasks: list[int]
     clients: list[int]
@@ -50,20 +55,70 @@ class Arrivals:
 
 @dataclass(slots=True)
 class Simulation:
-    """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember."""
+    """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember.
+
+    The queue is ordered by (time, class, number): the number is the first task of a wave, so that nothing but the state
+    decides between waves that tie. Candidates and timers carry no wave.
+    """
 
     plan: Plan
     world: World
     execute: Executor
     eager: bool
     state: RunState
-    queue: list[tuple[float, int, Arrivals | None]] = field(default_factory=list)
-    counter: int = 0
-    timer: tuple[float, int] | None = None
+    queue: list[tuple[float, int, int, Arrivals | None]] = field(default_factory=list)
+    timers: set[float] = field(default_factory=set)
     busy: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
     memory: ClientMemory = field(default_factory=ClientMemory)
     held: dict[int, Report] = field(default_factory=dict)
     facts: deque[Fact] = field(default_factory=deque)
+
+    def find(self, command: FindCandidates) -> None:
+        """Answered when no task ends at this instant any more; how many are wanted may grow until then."""
+        del command
+        heapq.heappush(self.queue, (self.state.book.now, CANDIDATES, 0, None))
+
+    def probe(self, command: Probe) -> None:
+        """Clients answer at once."""
+        self.facts.append(Probed(self.state.book.now, command.stat, command.clients, probe(self, command)))
+
+    def send(self, command: Send) -> None:
+        """Settle when each task of a wave will be back; train at once if values decide the price."""
+        wave = command.wave
+        self.busy[wave.asked.clients] = True
+        self.memory.lend(wave)
+        if self.eager:
+            train_now(self, wave, range(len(wave)))
+        enqueue(self, wave)
+
+    def wake(self, command: WakeAt) -> None:
+        """The state knows which wake-up is the newest: those that it replaced are passed over."""
+        if command.time not in self.timers:
+            self.timers.add(command.time)
+            heapq.heappush(self.queue, (command.time, TIMER, 0, None))
+
+    def gather(self, command: Gather) -> None:
+        """Train what is folded, unless it was trained when it was sent."""
+        reports = None if not self.eager else [self.held.pop(task) for task in command.tasks]
+        now = self.state.book.now
+        self.facts.append(gather(self.plan, self.world, self.execute, self.memory, command, now, reports))
+
+    def forget(self, command: Forget) -> None:
+        """Dropped tasks free their clients and their reports; what the clients remember stays as it was."""
+        self.busy[command.clients] = False
+        for task in command.tasks.tolist():
+            self.held.pop(task, None)
+            self.memory.take_back(task)
+
+    def evaluate(self, command: Evaluate) -> None:
+        """Evaluations take no virtual time."""
+        now = self.state.book.now
+        self.facts.append(evaluate(self.plan, self.world, self.execute, self.memory, command, now))
+
+    def finish(self, command: Finish) -> None:
+        """Nothing that is still queued will happen."""
+        del command
+        self.queue.clear()
 
 
 def simulate(
@@ -83,114 +138,99 @@ def simulate(
     Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step. `memory` says
     where clients' memory is kept, if it matters.
     """
-    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory)
+    sim, trace = resume or fresh(plan, world, execute, eager=eager, memory=memory), tracer()
 
     def tell(events: Sequence[Event]) -> None:
         if journal is not None:
             journal.append(events)
         if watch is not None:
             watch(events)
+        if trace is not None:
+            trace("event", events)
 
     if resume is None:
         first = begin(plan)
         tell(first.outcomes)
         for command in first.commands:
             carry_out(sim, command)
-    while True:
-        while sim.facts:
+    while sim.state.phase is not Phase.DONE:
+        if sim.facts:
             fact = sim.facts.popleft()
-            sim.state, outcomes, commands = step(plan, sim.state, fact)
-            tell((fact, *outcomes))
-            for command in commands:
-                carry_out(sim, command)
-        if sim.state.phase is Phase.DONE:
-            return sim
-        if keeper is not None:
-            keeper.settled(sim)
-        sim.facts.append(next_fact(sim))
+        else:
+            if keeper is not None:
+                keeper.settled(sim)
+            fact = next_fact(sim)
+        sim.state, outcomes, commands = step(plan, sim.state, fact)
+        tell((fact, *outcomes))
+        if trace is not None:
+            trace("command", commands)
+        for command in commands:
+            carry_out(sim, command)
+    return sim
 
 
 def fresh(
     plan: Plan, world: World, execute: Executor, *, eager: bool = False, memory: ClientMemory | None = None
 ) -> Simulation:
     """A simulation before its first event."""
+    check_sees(plan)
     eager = eager or plan.algorithm.priced_by_value
     nobody = np.zeros(len(world.keys), np.bool_)
     return Simulation(plan, world, execute, eager, begin(plan).state, busy=nobody, memory=memory or ClientMemory())
 
 
+def taken_up(sim: Simulation) -> Simulation:
+    """A simulation of which only the state and what clients remember are known, made ready to go on from there.
+
+    Who is busy, when tasks end and which answers are awaited follow from the state; reports in hand must be held already.
+    """
+    for wave in {w.first: w for w in sim.state.running.values()}.values():
+        enqueue(sim, wave)
+    for task, wave in sim.state.running.items():
+        sim.busy[wave.asked.clients[task - wave.first]] = True
+    for command in pending(sim.plan, sim.state):
+        carry_out(sim, command)
+    return sim
+
+
 def next_fact(sim: Simulation) -> Fact:
-    """What happens next in virtual time: the head of the queue, in the order (time, counter)."""
+    """What happens next in virtual time: the head of the queue."""
     while True:
-        time, counter, item = sim.queue[0]
+        time, kind, number, item = sim.queue[0]
         if item is None:
             heapq.heappop(sim.queue)
-            if sim.timer == (time, counter):  # else it was replaced
-                sim.timer = None
+            if kind == CANDIDATES:
+                return CandidatesSeen(time, candidates(sim))
+            sim.timers.discard(time)
+            if time == sim.state.wake:  # else it was replaced
                 return TimerFired(time)
             continue
         at = item.at
         item.at = at + 1
         if at + 1 < len(item.times):
-            heapq.heapreplace(sim.queue, (item.times[at + 1], counter, item))
+            heapq.heapreplace(sim.queue, (item.times[at + 1], ENDS, number, item))
         else:
             heapq.heappop(sim.queue)
         task, client, seconds = item.tasks[at], item.clients[at], item.seconds[at]
         if task not in sim.state.running:
             continue  # dropped meanwhile
         sim.busy[client] = False
-        if seconds == np.inf:
+        if seconds == math.inf:
             sim.held.pop(task, None)
             sim.memory.take_back(task)
-            return TaskLost(time, task, client, 0.0, "the device cannot do this work")
+            return TaskLost(time, task, client, math.nan, "the device cannot do this work")
         return TaskArrived(time, task, client, seconds, item.bytes_up[at])
 
 
-def carry_out(sim: Simulation, command: Command) -> None:
-    """Do what the coordinator asks, in virtual time; immediate answers join the facts."""
-    match command:
-        case FindCandidates():
-            sim.facts.append(CandidatesSeen(sim.state.book.now, roster(sim)))
-        case Probe():
-            sim.facts.append(Probed(sim.state.book.now, command.stat, command.clients, probe(sim, command)))
-        case Send():
-            send(sim, command.wave)
-        case WakeAt():
-            sim.timer = (command.time, sim.counter)
-            heapq.heappush(sim.queue, (command.time, sim.counter, None))
-            sim.counter += 1
-        case Gather():
-            now = sim.state.book.now
-            reports = None if not sim.eager else [sim.held.pop(task) for task in command.tasks]
-            sim.facts.append(gather(sim.plan, sim.world, sim.execute, sim.memory, command, now, reports))
-        case Forget():
-            forget(sim, command)
-        case Evaluate():
-            sim.facts.append(evaluate(sim.plan, sim.world, sim.execute, sim.memory, command, sim.state.book.now))
-        case Finish():
-            sim.queue.clear()
-        case _:
-            assert_never(command)
-
-
-def roster(sim: Simulation) -> Roster:
+def candidates(sim: Simulation) -> Roster:
     """Who is online and not at work."""
-    book = sim.state.book
-    clients = np.flatnonzero(sim.world.states.online(book.now) & ~sim.busy)
-    return Roster(clients, sim.world.keys[clients], sim.world.data.sizes(book.round)[clients])
+    now = sim.state.book.now
+    with blaming(f"the world, asked at time {now} who could be asked,"):
+        clients = np.flatnonzero(sim.world.states.online(now) & ~sim.busy)
+        return roster_of(sim.plan, sim.world, sim.state, clients)
 
 
-def send(sim: Simulation, wave: Wave) -> None:
-    """Settle when each task of a wave will be back; train at once if values decide the price."""
-    sim.busy[wave.asked.clients] = True
-    sim.memory.lend(wave)
-    if sim.eager:
-        train_now(sim, wave, range(len(wave)))
-    enqueue(sim, wave, sim.counter)
-    sim.counter += 1
-
-
-def train_now(sim: Simulation, wave: Wave, slots: Sequence[int]) -> None:
+def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:
     """Train these tasks of a wave and hold their reports until they are gathered or forgotten."""
     tasks = [wave.first + slot for slot in slots]
     jobs = jobs_for(sim.plan, sim.world, sim.memory, tasks, [wave] * len(tasks))
@@ -198,10 +238,21 @@ def train_now(sim: Simulation, wave: Wave, slots: Sequence[int]) -> None:
         sim.held[report.task] = report
 
 
-def enqueue(sim: Simulation, wave: Wave, counter: int) -> None:
+def enqueue(sim: Simulation, wave: Wave) -> None:
     """Put a wave's arrivals into the queue: a pure function of wave, world and held reports, so a resume can repeat it."""
     cost = price(sim, wave)
     tasks: Ints = np.arange(wave.first, wave.first + len(wave))
+    with blaming(f"the world, asked how long tasks {wave.first} to {wave.first + len(wave) - 1} take,"):
+        seconds, ends = _ends(sim, wave, cost, tasks)
+    elapsed = np.where(np.isfinite(seconds), ends - wave.time, np.inf)
+    order = np.argsort(ends, kind="stable")
+    columns = (ends, tasks, wave.asked.clients, elapsed, cost.bytes_up)
+    arrivals = Arrivals(*(column[order].tolist() for column in columns))
+    heapq.heappush(sim.queue, (arrivals.times[0], ENDS, wave.first, arrivals))
+
+
+def _ends(sim: Simulation, wave: Wave, cost: Cost, tasks: Ints) -> tuple[Floats, Floats]:
+    """Seconds of work, and when it is done; at once if a device cannot do it."""
     seconds = sim.world.devices.seconds(wave.asked.clients, cost, wave.time, tasks)
     if sim.plan.algorithm.priced_by_value:
         known = [sim.held[task].seconds if task in sim.held else None for task in tasks.tolist()]
@@ -210,11 +261,7 @@ def enqueue(sim: Simulation, wave: Wave, counter: int) -> None:
     ends = np.full(len(wave), wave.time)
     if able.any():
         ends[able] = sim.world.states.finish(wave.asked.clients[able], wave.time, seconds[able])
-    elapsed = np.where(able, ends - wave.time, np.inf)
-    order = np.argsort(ends, kind="stable")
-    columns = (ends, tasks, wave.asked.clients, elapsed, cost.bytes_up)
-    arrivals = Arrivals(wave.first, *(column[order].tolist() for column in columns))
-    heapq.heappush(sim.queue, (arrivals.times[0], counter, arrivals))
+    return seconds, ends
 
 
 def price(sim: Simulation, wave: Wave) -> Cost:
@@ -229,23 +276,15 @@ def price(sim: Simulation, wave: Wave) -> Cost:
     return Cost(wave.cost.samples, wave.cost.bytes_down, up, wave.cost.batches)
 
 
-def forget(sim: Simulation, command: Forget) -> None:
-    """Dropped tasks free their clients and their reports; what the clients remember stays as it was."""
-    sim.busy[command.clients] = False
-    for task in command.tasks.tolist():
-        sim.held.pop(task, None)
-        sim.memory.take_back(task)
-
-
 def probe(sim: Simulation, command: Probe) -> Floats:
     """What clients answer when they are asked for one number."""
-    plan, book = sim.plan, sim.state.book
+    plan, world, state = sim.plan, sim.world, sim.state
     match command.stat:
         case "loss":
-            return probe_losses(plan, sim.world, sim.execute, sim.memory, command, book.round)
+            return probe_losses(plan, world, sim.execute, sim.memory, command, state.book.round)
         case "seconds":
-            sizes = sim.world.data.sizes(book.round)[command.clients]
-            cost = scaled(cost_of(plan.algorithm, command.server, whole_work(command.clients), sizes), plan.byte_scale)
-            return sim.world.devices.seconds(command.clients, cost, book.now, np.full(len(sizes), sim.state.next_task))
+            sizes = world.data.sizes(state.book.round)[command.clients]
+            cost = foreseen_cost(plan, state, command.clients, sizes)
+            return foreseen_seconds(world, state, command.clients, cost)
         case other:
             raise RunFailed(f"selector {plan.choose.name!r} probes for {other!r}; clients can answer loss or seconds")

@@ -65,6 +65,13 @@ def test_rounds_and_seeds_differ():
     assert first.tolist() != picks(keys, 10, 1, seed=6)[0].tolist()
 
 
+def test_every_pick_of_a_round_is_a_draw_of_its_own():
+    there = roster(client_keys(100))
+    first, second = (uniform().pick({}, there, 10, Draw(5, 0, task)).clients.tolist() for task in (0, 10))
+    assert first != second
+    assert first == uniform().pick({}, there, 10, Draw(5, 0, 0)).clients.tolist()
+
+
 @pytest.mark.parametrize("n", [0, 3, 5])
 def test_as_many_as_there_are(n):
     assert len(picks(client_keys(3), n, 1)[0]) == min(n, 3)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.core.errors import BadInput, FedFleetError, RunFailed, nearest
+from fedfleet.core.errors import BadInput, FedFleetError, RunFailed, blaming, nearest, part_failed
 
 
 def test_bad_input_and_failed_runs_have_their_own_exit_codes():
@@ -16,3 +16,23 @@ def test_the_nearest_name_is_offered_or_else_what_there_is():
     assert nearest("oorrt", ["uniform", "oort"]) == "; did you mean 'oort'?"
     assert nearest("zzz", ["b", "a"]) == "; there is a, b"
     assert nearest("zzz", []) == ""
+
+
+def test_an_error_inside_a_part_names_it_and_keeps_its_cause():
+    with (
+        pytest.raises(RunFailed, match=r"^selector 'mine' failed: ValueError: too few$") as told,
+        blaming("selector 'mine'"),
+    ):
+        raise ValueError("too few")
+    assert isinstance(told.value.__cause__, ValueError)
+
+
+def test_our_own_errors_pass_as_they_are():
+    with pytest.raises(BadInput, match=r"^cohort: too small$"), blaming("selector 'mine'"):
+        raise BadInput("cohort: too small")
+    assert str(part_failed("policy 'mine'", KeyError("loss"))) == "policy 'mine' failed: KeyError: 'loss'"
+
+
+def test_an_interrupt_is_nobodys_fault():
+    with pytest.raises(KeyboardInterrupt), blaming("selector 'mine'"):
+        raise KeyboardInterrupt

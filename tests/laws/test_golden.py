@@ -22,15 +22,15 @@ CLIENTS = 10
 GOLDEN = {
     "readiness": (
         readiness(4, ready_share=0.75, t_break=2.0),
-        "93f482aecbc6e3e01ece20ce62bf013fe8b6e6b58d66b30fab5fd7c54895e16f",
+        "1efc96e94dee4d47520797bf79d04f80d6ac118f358df75265569138a803ead6",
     ),
     "deadline": (
         deadline(4, seconds=24.0, t_break=2.0, min_share=0.5),
-        "fa97761f862e419675664a2d87195dd829343e309a842135fa20f5a9a3575983",
+        "ed1513139d71559bc48fa7e2311a7610bc04056fe826aaad2d40d2c77a9db78a",
     ),
     "overcommit": (
         overcommit(deadline(4, seconds=24.0, t_break=2.0, min_share=0.5), factor=1.5),
-        "e8173713c672e9d010b5fbf3f974a99a5413fb7510936bafd21d59b390adb952",
+        "f44afa1bd615f6f7b7d118bc357d9ccf5a22e6860b02d689c43a18cfd74f232b",
     ),
 }
 

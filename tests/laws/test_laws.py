@@ -127,7 +127,7 @@ def test_tasks_go_to_clients_that_are_ready_and_take_their_time(fleet, pace, hor
 @law
 @given(fleets(), st.integers(1, 4), st.integers(1, 20), st.integers(0, 2), horizons)
 def test_a_deadline_that_never_comes_is_readiness(fleet, cohort, t_break, min_clients, horizon):
-    common = {"t_break": float(t_break), "min_clients": min_clients}
+    common = {"t_break": float(t_break), "min_clients": min(min_clients, cohort)}
     stop = Stop(rounds=5, virtual_seconds=horizon)
     waits, dates = (
         events_of(toy_plan(policy, len(fleet), stop=stop), world_of(fleet))[0]

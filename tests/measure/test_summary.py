@@ -1,5 +1,9 @@
 """The summary of a run says it all."""
 
+import math
+from dataclasses import replace
+
+from fedfleet.core.events import TaskLost
 from fedfleet.measure.summary import summary
 from tests.measure.journals import LOG
 
@@ -12,3 +16,9 @@ def test_the_summary_says_it_all():
     assert got["reports_rejected"] == 1
     assert got["virtual_seconds"] == 150.0
     assert got["staleness"] == [3, 1]
+
+
+def test_a_task_that_could_not_be_done_wasted_no_time():
+    # Its seconds are not a number; every measure must stay one.
+    unable = [replace(e, seconds=math.nan) if isinstance(e, TaskLost) else e for e in LOG]
+    assert summary(unable) == summary(LOG)

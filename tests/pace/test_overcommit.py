@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfleet.core.events import ModelCommitted, TasksSent
 from fedfleet.core.parts import Policy
-from fedfleet.core.records import NOTHING, Book, Decision
+from fedfleet.core.records import NOTHING, Book, Decision, Stop
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
+from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
 
 
 def spying(cohort, seen):
@@ -22,8 +24,14 @@ def spying(cohort, seen):
     return Policy("spy", decide, cohort)
 
 
+def asked_once(policy, book=None):
+    """The memory of an overcommitting policy after it asked for its cohort at the beginning of a round."""
+    decision = policy.decide(book or Book(now=20.0, kept=policy.initial))
+    return {"kept": decision.keep, "wanted": decision.ask, "selected": decision.ask}
+
+
 def test_it_asks_for_more():
-    assert overcommit(readiness(10), factor=1.3).decide(Book(now=20.0)) == Decision(ask=13)
+    assert overcommit(readiness(10), factor=1.3).decide(Book(now=20.0)).ask == 13
     assert overcommit(readiness(4), factor=1.3).decide(Book(now=20.0)).ask == 6
     assert overcommit(readiness(3), factor=1.0).decide(Book(now=20.0)).ask == 3
 
@@ -33,32 +41,33 @@ def test_it_asks_for_more():
 def test_the_inner_policy_sees_what_it_wanted(cohort, factor):
     seen = []
     policy = overcommit(spying(cohort, seen), factor=factor)
-    asked = policy.decide(Book()).ask
-    assert cohort * factor - 1e-6 <= asked < cohort * factor + 1
-    policy.decide(Book(wanted=asked, selected=asked))
-    policy.decide(Book(wanted=asked, selected=cohort - 1))
+    sent = asked_once(policy)
+    assert cohort * factor - 1e-6 <= sent["wanted"] < cohort * factor + 1
+    policy.decide(Book(**sent))
+    policy.decide(Book(**{**sent, "selected": cohort - 1}))
     assert [(b.wanted, b.selected) for b in seen] == [(0, 0), (cohort, cohort), (cohort, cohort - 1)]
 
 
 def test_the_rest_of_the_book_is_shown_as_it_is():
     seen = []
     book = Book(
-        now=9.0, round=3, version=2, opened_at=1.0, sent_at=2.0, wanted=13, selected=13, arrived=4, lost=1, running=8
-    )
+        now=9.0, round=3, version=2, opened_at=1.0, sent_at=2.0, wanted=13, selected=13, arrived=4, lost=1, running=8,
+        asks=1, first_sent_at=2.0, own_arrived=3, own_running=7, due=30.0, kept=(3.0, 10.0, 0.0, 0.0, 0.25),
+    )  # fmt: skip
     overcommit(spying(10, seen), factor=1.3).decide(book)
-    assert seen == [Book(9.0, 3, 2, 1.0, 2.0, 10, 10, 4, 1, 8)]
+    assert seen == [book._replace(wanted=10, selected=10, kept=(0.25,))]
 
 
 def test_the_first_that_report_are_enough_and_the_others_are_dropped():
     policy = overcommit(readiness(4), factor=1.5)
-    book = {"now": 30.0, "sent_at": 20.0, "wanted": 6, "selected": 6}
-    assert policy.decide(Book(arrived=3, running=3, **book)) is NOTHING
+    book = {"now": 30.0, "first_sent_at": 20.0, **asked_once(policy)}
+    assert policy.decide(Book(arrived=3, running=3, **book)) == NOTHING
     assert policy.decide(Book(arrived=4, running=2, **book)) == Decision(commit=True, drop=0)
 
 
 def test_the_deadline_of_the_inner_policy_holds():
     policy = overcommit(deadline(4, seconds=10.0), factor=1.5)
-    book = {"sent_at": 20.0, "wanted": 6, "selected": 6, "arrived": 2, "running": 4}
+    book = {"first_sent_at": 20.0, "arrived": 2, "running": 4, **asked_once(policy)}
     assert policy.decide(Book(now=20.0, answered=True, **book)) == Decision(wake_at=30.0)
     assert policy.decide(Book(now=30.0, **book)) == Decision(commit=True, drop=0)
 
@@ -66,14 +75,15 @@ def test_the_deadline_of_the_inner_policy_holds():
 @pytest.mark.parametrize(("selected", "fails"), [(1, True), (2, False)])
 def test_min_clients_is_about_the_clients_that_were_selected(selected, fails):
     policy = overcommit(readiness(4, min_clients=2), factor=2.0)
-    decision = policy.decide(Book(now=20.0, sent_at=20.0, wanted=8, selected=selected, running=selected, answered=True))
+    sent = {**asked_once(policy), "selected": selected}
+    decision = policy.decide(Book(now=20.0, first_sent_at=20.0, running=selected, answered=True, **sent))
     assert bool(decision.abandon) == fails
 
 
 def test_min_share_is_of_what_the_inner_policy_wanted():
     # Half of the 4 wanted, not of the 8 asked.
     policy = overcommit(deadline(4, seconds=10.0, min_share=0.5), factor=2.0)
-    book = {"now": 30.0, "sent_at": 20.0, "wanted": 8, "selected": 8}
+    book = {"now": 30.0, "first_sent_at": 20.0, **asked_once(policy)}
     assert policy.decide(Book(arrived=2, running=6, **book)).commit
     assert policy.decide(Book(arrived=1, running=7, **book)).abandon
 
@@ -83,3 +93,41 @@ def test_its_name_tells_what_it_wraps():
     assert policy.name == "overcommit(deadline)"
     assert policy.cohort == 4
     assert math.ceil(4 * 1.3) == policy.decide(Book(now=20.0)).ask
+
+
+def asking_twice(seen):
+    """A policy with a memory of its own that asks for 4, then for 2 more, and commits when 6 have come."""
+
+    def decide(book):
+        seen.append((book.wanted, book.selected, book.asks, book.kept))
+        if book.arrived >= 6 or (book.arrived and not book.running and not book.asking):
+            return Decision(commit=True, drop=0, keep=(0.0,))
+        if book.wanted == 0:
+            return (
+                Decision(ask=4, keep=(1.0,)) if book.now >= book.opened_at + 1 else Decision(wake_at=book.opened_at + 1)
+            )
+        if book.asks == 1 and not book.answered and not book.asking:
+            return Decision(ask=2, keep=(2.0,))
+        return Decision(wake_at=book.sent_at + 1.0) if book.asks == 1 else NOTHING
+
+    return Policy("twice", decide, 4, (0.0,))
+
+
+def test_a_policy_that_asks_twice_in_a_round_sees_its_own_numbers():
+    seen = []
+    plan = toy_plan(overcommit(asking_twice(seen), factor=1.5), 30, stop=Stop(rounds=2))
+    events, _ = events_of(plan, world_of(even_fleet(30, 8.0), steady=True))
+    assert [len(e.clients) for e in only(TasksSent, events)] == [6, 3, 6, 3]
+    assert [e.folded for e in only(ModelCommitted, events)] == [6, 6]
+    a_round = [(0, 0, 0, (0.0,)), (4, 4, 1, (1.0,)), (6, 6, 2, (2.0,))]
+    assert list(dict.fromkeys(seen)) == [*a_round], "the second round looks like the first"
+
+
+def test_an_ask_that_outlives_its_round_keeps_its_numbers():
+    # Four were wanted and six asked for; the round closed before the answer, which then brings six.
+    seen = []
+    policy = overcommit(spying(4, seen), factor=1.5)
+    sent = asked_once(policy)
+    policy.decide(Book(round=1, asking=True, wanted=6, selected=0, kept=sent["kept"]))
+    policy.decide(Book(round=1, wanted=6, selected=6, kept=(1.0, 4.0, 0.0, 0.0)))
+    assert [(b.wanted, b.selected) for b in seen[1:]] == [(4, 0), (4, 4)]

@@ -4,15 +4,18 @@ import math
 
 import pytest
 
-from fedfleet.core.records import NOTHING, Book, Decision
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import ModelCommitted
+from fedfleet.core.records import NOTHING, Book, Decision, Stop
 from fedfleet.pace.rounds import deadline, readiness
+from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
 
 BOTH = pytest.mark.parametrize("make", [readiness, deadline])
 
 
 def waiting(**changes):
     """A round of four that was sent at 20 and now stands at 25."""
-    usual = {"now": 25.0, "sent_at": 20.0, "wanted": 4, "selected": 4, "running": 4}
+    usual = {"now": 25.0, "sent_at": 20.0, "first_sent_at": 20.0, "wanted": 4, "selected": 4, "running": 4}
     return Book(**{**usual, **changes})
 
 
@@ -48,7 +51,7 @@ def test_nobody_is_too_few_even_if_none_are_required(make):
 @BOTH
 def test_all_reports_commit_at_once(make):
     assert make(4).decide(waiting(arrived=4, running=0)) == Decision(commit=True, drop=0)
-    assert make(4).decide(waiting(arrived=3, running=1)) is NOTHING
+    assert not make(4).decide(waiting(arrived=3, running=1)).commit
 
 
 @pytest.mark.parametrize(
@@ -82,6 +85,28 @@ def test_min_share_is_of_what_was_wanted(make, arrived, commits):
     assert decision.drop == 0
 
 
+@pytest.mark.parametrize(("share", "min_share", "enough"), [(0.05, 0.1, 1), (0.1, 0.5, 2), (0.5, 0.1, 10)])
+def test_a_share_that_is_asked_for_is_enough_for_success(share, min_share, enough):
+    # Of 20 wanted and selected, `share` must report; less than `min_share` of the cohort is no failure then.
+    policy = readiness(20, ready_share=share, min_share=min_share)
+    book = {"wanted": 20, "selected": 20}
+    assert policy.decide(waiting(arrived=enough, running=20 - enough, **book)) == Decision(commit=True, drop=0)
+    assert policy.decide(waiting(arrived=enough - 1, running=21 - enough, **book)) is NOTHING
+
+
+def test_a_small_share_commits_every_round():
+    plan = toy_plan(readiness(20, ready_share=0.05), 20, stop=Stop(rounds=100))
+    events, _ = events_of(plan, world_of(even_fleet(20)))
+    assert len(only(ModelCommitted, events)) == 100
+
+
+@BOTH
+def test_min_clients_above_the_cohort_is_refused(make):
+    with pytest.raises(BadInput, match="min_clients: 5 clients can never be selected from a cohort of 4"):
+        make(4, min_clients=5)
+    assert make(4, min_clients=4).cohort == 4
+
+
 def test_min_share_is_not_raised_by_rounding():
     # 0.14 * 50 is 7.000000000000001 in binary.
     book = waiting(wanted=50, selected=50, arrived=7, lost=43, running=0)
@@ -91,13 +116,22 @@ def test_min_share_is_not_raised_by_rounding():
 def test_the_deadline_is_set_when_tasks_go_out_and_not_moved_after():
     policy = deadline(4, seconds=120.0)
     assert policy.decide(waiting(now=20.0, answered=True)) == Decision(wake_at=140.0)
-    assert policy.decide(waiting(now=60.0, arrived=1, running=3)) is NOTHING
+    assert policy.decide(waiting(now=60.0, arrived=1, running=3)) == Decision(wake_at=140.0)
+    again = waiting(now=60.0, sent_at=50.0, running=6)  # a second broadcast in the same round
+    assert policy.decide(again) == Decision(wake_at=140.0)
+
+
+def test_a_selector_may_say_when_reports_are_due():
+    policy = deadline(4, seconds=120.0)
+    assert policy.decide(waiting(now=20.0, due=50.0)) == Decision(wake_at=50.0)
+    assert policy.decide(waiting(now=50.0, due=50.0, arrived=2, running=2)) == Decision(commit=True, drop=0)
+    assert readiness(4).decide(waiting(now=50.0, due=50.0, arrived=2, running=2)) is NOTHING
 
 
 @pytest.mark.parametrize(("now", "commits"), [(139.9, False), (140.0, True), (141.0, True)])
 def test_at_the_deadline_what_has_arrived_is_committed(now, commits):
     decision = deadline(4, seconds=120.0).decide(waiting(now=now, arrived=2, running=2))
-    assert decision == (Decision(commit=True, drop=0) if commits else NOTHING)
+    assert decision == (Decision(commit=True, drop=0) if commits else Decision(wake_at=140.0))
 
 
 def test_at_the_deadline_too_few_reports_fail_the_round():

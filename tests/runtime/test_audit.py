@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import ModelCommitted, TaskArrived
+from fedfleet.core.events import ModelCommitted, ReportsGathered, TaskArrived
 from fedfleet.core.parts import Selector
 from fedfleet.core.records import Stop, whole_work
 from fedfleet.core.trees import content_hash
@@ -49,8 +50,6 @@ def test_a_selector_that_probes_replays():
 
 def test_kept_aggregates_need_no_training(tmp_path):
     plan, world, log = toy_plan(commits_at(3, 2), 6), world_of(even_fleet(6)), []
-    from fedfleet.core.events import ReportsGathered
-
     simulate(plan, world, opaque_executor(), watch=log.extend)
     numbers = iter(range(100))
     simulate(
@@ -87,3 +86,31 @@ def test_no_change_to_the_record_goes_unnoticed():
             audit(plan, world, opaque_executor(), changed)
     with pytest.raises(RunFailed):
         audit(replace(plan, seed=99), world, opaque_executor(), log)
+
+
+def test_a_replay_from_kept_aggregates_learns_from_the_same_statistics(tmp_path):
+    def learning(log):
+        def learn(state, ended, now):
+            log.append({name: column.tolist() for name, column in ended.stats.items()})
+            return {"loss": state["loss"] + np.nansum(ended.stats["loss"])}
+
+        return replace(uniform(), learn=learn, initial=lambda clients: {"loss": np.zeros(1)})
+
+    lived, again, log = [], [], []
+    world, numbers = world_of(even_fleet(6)), iter(range(100))
+    plan = toy_plan(
+        commits_at(3, 2), 6, algorithm=consensus(remembers=True), choose=learning(lived), stop=Stop(rounds=6)
+    )
+
+    def watch(events):
+        log.extend(events)
+        for event in events:
+            if isinstance(event, ReportsGathered):
+                keep_aggregate(plan, tmp_path, next(numbers), event)
+
+    end = simulate(plan, world, opaque_executor(), watch=watch)
+    found = audit(replace(plan, choose=learning(again)), world, opaque_executor(), stored(log), tmp_path)
+    assert found.source == "kept aggregates"
+    assert lived
+    assert repr(again) == repr(lived)
+    assert found.replayed.state.selector["loss"] == end.state.selector["loss"] > 0

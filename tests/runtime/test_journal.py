@@ -1,70 +1,20 @@
-"""The journal store: round trips, digests, reading while writing, truncation."""
+"""The journal store: digests, reading while writing, truncation, names that are found out beside the run."""
 
-from dataclasses import fields
+import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
 
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.events import CandidatesSeen, Evaluated, Probed, ReportsGathered, TasksSent
-from fedfleet.core.records import ClientScores, Stop
+from fedfleet.core.events import Evaluated, ModelCommitted
+from fedfleet.core.names import ModelName
+from fedfleet.core.records import Report, Stop
+from fedfleet.core.trees import content_hash
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.rows import decode, digested, encode, read_spans, spans
-from tests.worlds import commits_at, even_fleet, events_of, fleets, paces, toy_plan, world_of
-
-
-def same(a, b):
-    """Equal but for what the journal does not keep: rosters and aggregates."""
-    if type(a) is not type(b) or a.time != b.time:
-        return False
-    if isinstance(a, CandidatesSeen):
-        return len(a.roster.clients) == len(b.roster.clients)
-    if isinstance(a, ReportsGathered):
-        return np.array_equal(a.tasks, b.tasks)
-    return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a))
-
-
-def _equal(x, y):
-    if isinstance(x, ClientScores):
-        return all(_equal(getattr(x, f.name), getattr(y, f.name)) for f in fields(x))
-    if isinstance(x, float) and np.isnan(x):
-        return np.isnan(y)
-    return bool(np.array_equal(x, y))
-
-
-@settings(deadline=None, derandomize=True, max_examples=30)
-@given(fleets(), paces())
-def test_events_come_back_from_their_rows(fleet, pace):
-    log, _ = events_of(toy_plan(pace.policy(), len(fleet), stop=Stop(rounds=3)), world_of(fleet))
-    back = list(decode(row for event in log for row in encode(event)[0]))
-    assert len(back) == len(log)
-    assert all(same(a, b) for a, b in zip(log, back, strict=True))
-
-
-def test_rare_events_come_back_too():
-    few = np.array([3, 9], np.int64)
-    rare = [
-        Probed(1.5, "loss", few, np.array([0.25, 2.0])),
-        TasksSent(
-            2.0, 1, 2, 7, few, np.array([0, 5]), np.array([1.0, 0.5]), np.array([3.0, 4.0]), np.array([1e6, 2e6])
-        ),
-        Evaluated(3.0, 4, 17, 20, 0.5, ClientScores(few, np.array([1, 2]), np.array([3, 4]))),
-    ]
-    back = list(decode(row for event in rare for row in encode(event)[0]))
-    assert all(same(a, b) for a, b in zip(rare, back, strict=True))
-
-
-def test_the_bytes_of_a_wave_are_those_of_its_rows():
-    log, _ = events_of(toy_plan(commits_at(4, 2), 6), world_of(even_fleet(6)))
-    for event in log:
-        rows, data = encode(event)
-        assert b"".join(map(digested, rows)) == data
-
-
-@pytest.mark.parametrize("tasks", [[], [4], [0, 1, 2], [0, 2, 3, 9], [5, 6, 8, 9, 10, 12]])
-def test_spans_of_tasks(tasks):
-    assert read_spans(spans(np.array(tasks, np.int64))).tolist() == tasks
+from fedfleet.runtime.simulate import simulate
+from fedfleet.testing.toys import consensus, opaque_executor
+from tests.worlds import commits_at, even_fleet, events_of, toy_plan, world_of
 
 
 def test_it_can_be_read_while_it_is_written(tmp_path):
@@ -119,3 +69,89 @@ def test_a_full_disk_fails_the_run_and_says_so(tmp_path):
 def test_a_missing_journal_is_named(tmp_path):
     with pytest.raises(BadInput, match="no journal at"):
         list(journals.read(tmp_path / "run.db"))
+
+
+# ---- names that are found out beside the run ----------------------------------------------------------------------
+
+
+def committed(version, tree):
+    return ModelCommitted(float(version), version, version, tree, 3)
+
+
+def slowly(tree, gate):
+    """A name that is found only when the gate opens."""
+
+    class Slow(ModelName):
+        def __str__(self):
+            assert gate.wait(10)
+            return super().__str__()
+
+    return Slow(tree)
+
+
+def test_what_is_behind_an_unknown_name_waits_in_order(tmp_path):
+    gate, tree = threading.Event(), {"w": np.arange(1 << 15, dtype=np.float32)}
+    log = [committed(1, slowly(tree, gate)), Evaluated(1.0, 1, 3, 4, 0.5), committed(2, slowly(tree, gate))]
+    plain = journals.in_memory()
+    plain.append([committed(1, content_hash(tree)), log[1], committed(2, content_hash(tree))])
+    plain.append([Evaluated(2.0, 2, 3, 4, 0.5)])
+    journal = journals.create(tmp_path / "run.db")
+    journal.append(log)
+    journal.remark("meanwhile")
+    journal.append([Evaluated(2.0, 2, 3, 4, 0.5)])
+    assert list(journals.read(tmp_path / "run.db")) == [], "nothing could be written yet"
+    threading.Timer(0.05, gate.set).start()
+    assert journal.digest == plain.digest
+    assert journal.position == plain.position + 1
+    journal.close()
+    assert [type(e) for e in journals.read(tmp_path / "run.db")] == [
+        ModelCommitted,
+        Evaluated,
+        ModelCommitted,
+        Evaluated,
+    ]
+    assert journals.digest_of(tmp_path / "run.db") == plain.digest
+
+
+def test_truncation_waits_for_names(tmp_path):
+    gate, tree = threading.Event(), {"w": np.arange(1 << 15, dtype=np.float32)}
+    journal = journals.create(tmp_path / "run.db")
+    journal.append([Evaluated(0.0, 0, 3, 4, 0.5), committed(1, slowly(tree, gate)), Evaluated(1.0, 1, 3, 4, 0.5)])
+    threading.Timer(0.05, gate.set).start()
+    journal.truncate(2)
+    journal.close()
+    assert [type(e) for e in journals.read(tmp_path / "run.db")] == [Evaluated, ModelCommitted]
+
+
+def test_an_error_of_the_thread_surfaces(tmp_path):
+    class Broken(ModelName):
+        def __str__(self):
+            raise MemoryError("no room to hash")
+
+    journal = journals.create(tmp_path / "run.db")
+    journal.append([committed(1, Broken({}))])
+    with pytest.raises(MemoryError, match="no room to hash"):
+        journal.flush()
+    with pytest.raises(MemoryError, match="no room to hash"):
+        journal.close()
+
+
+def test_a_run_with_a_large_model_has_the_digest_of_its_rows(tmp_path):
+    wide = {"w": np.zeros(1 << 15, np.float32)}
+    toy = consensus()
+
+    def local(job, dataset):
+        return Report(job.task, job.client, {"w": np.full(1 << 15, job.client, np.float32)}, 1.0, {})
+
+    plan = toy_plan(commits_at(3, 2), 6, algorithm=replace(toy, local=lambda client: local), stop=Stop(rounds=8))
+    plan = replace(plan, params=wide)
+    journal, watched = journals.create(tmp_path / "run.db"), []
+    simulate(plan, world_of(even_fleet(6)), opaque_executor(), journal=journal, watch=watched.extend)
+    journal.close()
+    names = [e.model_hash for e in watched if isinstance(e, ModelCommitted)]
+    assert len(names) == 8
+    assert all(isinstance(name, ModelName) and name.known for name in names)
+    assert [e.model_hash for e in journals.read(tmp_path / "run.db") if isinstance(e, ModelCommitted)] == names
+    again = journals.in_memory()
+    again.append(watched)
+    assert again.digest == journal.digest == journals.digest_of(tmp_path / "run.db")

@@ -20,8 +20,8 @@ from fedfleet.tasks.task import first_parameters, hold_out
 def test_local_training_repeats_to_the_bit_and_learns(name):
     task = builder("tasks", name)(synthetic=True, samples=80)(0)
     executor = inline(task)
-    local = LocalPass(sgd(0.05), BatchPlan(size=8, steps=2))
-    job = Job(1, 0, 7, 3, task.init(0), local, np.arange(16))
+    local = LocalPass(sgd(), BatchPlan(size=8, steps=2), rate=0.05)
+    job = Job(1, 0, 7, 3, Offer(task.init(0)), local, np.arange(16))
     a, b = (next(iter(executor.train([job]))) for _ in range(2))
     assert all(np.array_equal(a.update[n], b.update[n]) for n in a.update)
     assert all(np.abs(a.update[n]).max() > 0 for n in a.update)

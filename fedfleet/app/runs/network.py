@@ -12,7 +12,7 @@ from fedfleet.app.runs.folder import Finished, completed, take_folder
 from fedfleet.app.spec import load_spec
 from fedfleet.app.terminal.answers import say
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.wire.desk import Desk
+from fedfleet.runtime.wire.desk import TaskDesk
 from fedfleet.runtime.wire.device import Rebuilt, attend
 from fedfleet.runtime.wire.server import check_servable, largest_message, serve
 from fedfleet.runtime.wire.service import Service, listening
@@ -25,7 +25,7 @@ def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: 
     expected = setup.plan.pace.cohort if devices is None else devices
     check_servable(setup.plan, expected)
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
-    desk = Desk(setup.plan.clients, setup.plan.byte_scale)
+    desk = TaskDesk(setup.plan.clients, setup.plan.byte_scale)
     service = Service(desk, spec.toml(), spec.digest)
     with listening(service, desk, address, largest_message(setup.plan)) as (place, server):
         # The port comes first: a server that cannot listen must not leave a folder behind.
@@ -40,7 +40,7 @@ def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: 
     return completed(spec, folder, digest, params, time.perf_counter() - start)
 
 
-def _serve_in(setup: Setup, desk: Desk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:
+def _serve_in(setup: Setup, desk: TaskDesk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:
     journal = journals.create(folder / "run.db")
     try:
         with executing(setup) as execute:

@@ -43,7 +43,7 @@ class RunOver:
     reason: str
 
 
-class Desk:
+class TaskDesk:
     """The one thing that threads share; everything in it is touched under its lock only."""
 
     def __init__(self, clients: int, byte_scale: float = 1.0) -> None:

@@ -10,11 +10,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import assert_never
 
 import numpy as np
 
-from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.commands import Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, Fact, ModelCommitted, RoundFailed, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.parts import Executor, Pass, Plan, World
@@ -23,12 +22,15 @@ from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState, endings
+from fedfleet.runtime.acting import carry_out
 from fedfleet.runtime.audit import keep_aggregate
+from fedfleet.runtime.foreseen import check_sees, roster_of
 from fedfleet.runtime.gather import evaluate, fold_reports
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import ClientMemory
+from fedfleet.runtime.tracing import tracer
 from fedfleet.runtime.wire.codec import offer_to_bytes
-from fedfleet.runtime.wire.desk import Desk, Errand
+from fedfleet.runtime.wire.desk import Errand, TaskDesk
 
 # At the end, how long devices that are still at work have to come and hear that it is over.
 _FAREWELL_SECONDS = 5.0
@@ -43,13 +45,55 @@ class Serving:
     plan: Plan
     world: World
     execute: Executor
-    desk: Desk
+    desk: TaskDesk
     folder: Path
     state: RunState
     timer: float | None = None
     gathered: int = 0
     held: dict[int, Report] = field(default_factory=dict)  # arrived and not yet folded, by task
     memory: ClientMemory = field(default_factory=ClientMemory)  # stays empty: see `check_servable`
+
+    def find(self, command: FindCandidates) -> None:
+        """The state itself says that it is asking, and `next_fact` answers as soon as someone is idle."""
+
+    def probe(self, command: Probe) -> None:
+        """Not yet: see `check_servable`."""
+        raise RunFailed(
+            f"selector {self.plan.choose.name!r} probes clients for {command.stat}, which the wire cannot do yet"
+        )
+
+    def send(self, command: Send) -> None:
+        """Devices pull their work."""
+        if command.wave.asked.settings:
+            raise RunFailed(
+                f"selector {self.plan.choose.name!r} gives clients settings of their own, which do not travel yet"
+            )
+        self.desk.hand_out(errands(self.plan, self.world, command.wave))
+
+    def wake(self, command: WakeAt) -> None:
+        """The desk looks at the clock."""
+        self.timer = command.time
+
+    def gather(self, command: Gather) -> None:
+        """Fold what these tasks brought, in task order, and keep the aggregate before it becomes a fact."""
+        reports = [self.held.pop(task) for task in command.tasks]
+        fact = fold_reports(self.plan, self.memory, command.server, command.contexts, reports, self.state.book.now)
+        keep_aggregate(self.folder, self.gathered, fact)
+        self.gathered += 1
+        self.desk.answer(fact)
+
+    def forget(self, command: Forget) -> None:
+        """Nobody waits for these tasks any more."""
+        self.desk.withdraw(command.tasks.tolist())
+
+    def evaluate(self, command: Evaluate) -> None:
+        """The server's own machine tries the model."""
+        now = self.state.book.now
+        self.desk.answer(evaluate(self.plan, self.world, self.execute, self.memory, command, now))
+
+    def finish(self, command: Finish) -> None:
+        """Devices hear that it is over."""
+        self.desk.finish(command.reason, _FAREWELL_SECONDS)
 
 
 def check_servable(plan: Plan, devices: int) -> None:
@@ -63,6 +107,13 @@ def check_servable(plan: Plan, devices: int) -> None:
     if plan.choose.probe is not None:
         raise BadInput(
             f"selector {plan.choose.name!r} probes clients before it picks, which the wire cannot do yet; use uniform"
+        )
+    check_sees(plan)
+    unseen = [name for name in plan.choose.sees if name.endswith("_seconds")]
+    if unseen:
+        raise BadInput(
+            f"selector {plan.choose.name!r} wants to see {unseen[0]} of clients, which nobody can foresee on a real network; "
+            "use uniform"
         )
     if plan.seed >= 1 << 64:
         raise BadInput(f"seed: {plan.seed} does not fit into the 64 bits that travel; choose a smaller one")
@@ -81,7 +132,7 @@ def serve(
     plan: Plan,
     world: World,
     execute: Executor,
-    desk: Desk,
+    desk: TaskDesk,
     *,
     devices: int,
     journal: Journal,
@@ -93,8 +144,12 @@ def serve(
     Events go to `journal` and, batch by batch, to `watch`; every aggregate is kept in `folder`, for a replay needs it.
     """
 
+    trace = tracer()
+
     def tell(events: Sequence[Event]) -> None:
         journal.append(events)
+        if trace is not None:
+            trace("event", events)
         if any(isinstance(e, ModelCommitted | RoundFailed) for e in events):
             journal.flush()  # what happened in reality cannot be computed again
         if watch is not None:
@@ -112,6 +167,8 @@ def serve(
         tell((fact, *outcomes))
         if any(isinstance(e, RoundFailed) for e in outcomes):
             forget_wasted(run)
+        if trace is not None:
+            trace("command", commands)
         for command in commands:
             carry_out(run, command)
     return run.state
@@ -119,11 +176,15 @@ def serve(
 
 def next_fact(run: Serving) -> Fact:
     """What happens next. What ended after it was given up is no fact: it stays as if it had come too late."""
+
+    def candidates(idle: list[int]) -> Roster:
+        return roster_of(run.plan, run.world, run.state, np.array(idle, np.int64))
+
     while True:
         state = run.state
         busy = {int(wave.asked.clients[task - wave.first]) for task, wave in state.running.items()}
         asking = state.book.asking and state.phase is Phase.OPEN
-        fact, report = run.desk.next_fact(run.timer, busy, (lambda idle: roster(run, idle)) if asking else None)
+        fact, report = run.desk.next_fact(run.timer, busy, candidates if asking else None)
         if isinstance(fact, TaskArrived | TaskLost) and fact.task not in state.running:
             continue
         if report is not None:
@@ -131,35 +192,6 @@ def next_fact(run: Serving) -> Fact:
         if isinstance(fact, TimerFired):
             run.timer = None
         return fact
-
-
-def carry_out(run: Serving, command: Command) -> None:
-    """Do what the coordinator asks; answers come back as facts by way of the desk."""
-    match command:
-        case FindCandidates():
-            pass  # the state itself says that it is asking, and `next_fact` answers as soon as someone is idle
-        case Probe():
-            raise RunFailed(f"selector {run.plan.choose.name!r} probes clients, which the wire cannot do yet")
-        case Send():
-            run.desk.hand_out(errands(run.plan, run.world, command.wave))
-        case WakeAt():
-            run.timer = command.time
-        case Gather():
-            gather(run, command)
-        case Forget():
-            run.desk.withdraw(command.tasks.tolist())
-        case Evaluate():
-            run.desk.answer(evaluate(run.plan, run.world, run.execute, run.memory, command, run.state.book.now))
-        case Finish():
-            run.desk.finish(command.reason, _FAREWELL_SECONDS)
-        case _:
-            assert_never(command)
-
-
-def roster(run: Serving, idle: list[int]) -> Roster:
-    """These clients as candidates."""
-    clients = np.array(idle, np.int64)
-    return Roster(clients, run.world.keys[clients], run.world.data.sizes(run.state.book.round)[clients])
 
 
 def errands(plan: Plan, world: World, wave: Wave) -> list[Errand]:
@@ -187,15 +219,6 @@ def heaviest_report(local: Pass, samples: int) -> float:
     if not isinstance(local, LocalPass):
         return math.inf
     return float(samples) if local.weigh == "samples" else 1.0
-
-
-def gather(run: Serving, command: Gather) -> None:
-    """Fold what these tasks brought, in task order, and keep the aggregate before it becomes a fact."""
-    reports = [run.held.pop(task) for task in command.tasks]
-    fact = fold_reports(run.plan, run.memory, command.server, command.contexts, reports, run.state.book.now)
-    keep_aggregate(run.folder, run.gathered, fact)
-    run.gathered += 1
-    run.desk.answer(fact)
 
 
 def forget_wasted(run: Serving) -> None:

@@ -15,7 +15,7 @@ from fedfleet.core.records import Report
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire.codec import CHANNEL_OPTIONS, PROTOCOL, Garbled, split_address, tree_from_bytes
-from fedfleet.runtime.wire.desk import Desk, Errand, RunOver
+from fedfleet.runtime.wire.desk import Errand, RunOver, TaskDesk
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetServicer, add_FleetServicer_to_server
 
 _POLL_SECONDS = 5.0  # how long a device that has nothing to do is kept on the line
@@ -26,7 +26,7 @@ _THREADS = _WAITING + 16
 class Service(FleetServicer):
     """Answers devices. It holds what it tells everyone, the desk, and the number of calls that may wait."""
 
-    def __init__(self, desk: Desk, spec: str, spec_digest: str) -> None:
+    def __init__(self, desk: TaskDesk, spec: str, spec_digest: str) -> None:
         self._desk = desk
         self._enrolled = pb.EnrolReply(spec=spec, spec_digest=spec_digest)
         self._lines = threading.BoundedSemaphore(_WAITING)
@@ -114,7 +114,7 @@ def _refuse(context: grpc.ServicerContext, reason: str) -> NoReturn:
 
 
 @contextmanager
-def listening(service: Service, desk: Desk, address: str, largest: int) -> Iterator[tuple[str, grpc.Server]]:
+def listening(service: Service, desk: TaskDesk, address: str, largest: int) -> Iterator[tuple[str, grpc.Server]]:
     """Hold an address; start the server to answer there. `largest` bounds a message from a device, in bytes.
 
     On the way out every waiting call is let go and the server is stopped.

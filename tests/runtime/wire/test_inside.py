@@ -26,7 +26,7 @@ from fedfleet.runtime import journal as journals
 from fedfleet.runtime.audit import audit
 from fedfleet.runtime.wire import device
 from fedfleet.runtime.wire.codec import Garbled, split_address, tree_from_bytes, tree_to_bytes
-from fedfleet.runtime.wire.desk import Desk, Errand, RunOver
+from fedfleet.runtime.wire.desk import Errand, RunOver, TaskDesk
 from fedfleet.runtime.wire.device import Rebuilt, attend
 from fedfleet.runtime.wire.server import check_servable, serve
 from fedfleet.runtime.wire.service import Service, listening
@@ -40,7 +40,7 @@ LOOPBACK = "127.0.0.1:0"
 
 def served(plan: Plan, world: World, folder: Path) -> tuple[RunState, list[int], list[Event]]:
     """A run over loopback: where it ended, how many tasks each device did, and its events as they were journalled."""
-    desk = Desk(plan.clients)
+    desk = TaskDesk(plan.clients)
     journal = journals.create(folder / "run.db")
     kit = Rebuilt(plan.algorithm, world, opaque_executor(), "toy")
     # The devices are joined last, when the server is gone: only then do all of them end, also after an error.
@@ -95,7 +95,7 @@ def test_the_horizon_ends_a_run_whose_devices_stay_away(tmp_path: Path) -> None:
     plan, world = toy_plan(readiness(2, t_break=0.05), 2, stop=Stop(virtual_seconds=0.4)), world_of(even_fleet(2))
     seen: list[Event] = []
     journal = journals.in_memory()
-    serve(plan, world, opaque_executor(), Desk(2), devices=0, journal=journal, folder=tmp_path, watch=seen.extend)
+    serve(plan, world, opaque_executor(), TaskDesk(2), devices=0, journal=journal, folder=tmp_path, watch=seen.extend)
     assert not only(CandidatesSeen, seen)
     assert seen[-1].reason == "virtual_seconds"  # type: ignore[union-attr]
 
@@ -107,8 +107,8 @@ def errand(task: int, client: int, sent_at: float = 0.0) -> Errand:
     return Errand(task, client, 0, b"", 0, 1.0, 0, sent_at, 1.0)
 
 
-def ready_desk(clients: int) -> Desk:
-    desk = Desk(clients)
+def ready_desk(clients: int) -> TaskDesk:
+    desk = TaskDesk(clients)
     for client in range(clients):
         desk.enrol(client)
         assert desk.pull(client, 0.0) is None
@@ -116,7 +116,7 @@ def ready_desk(clients: int) -> Desk:
     return desk
 
 
-def hang_up(desk: Desk, client: int) -> None:
+def hang_up(desk: TaskDesk, client: int) -> None:
     """A client calls, and dies before it is answered."""
     assert desk.pull(client, 30.0, lambda: False) is None
 

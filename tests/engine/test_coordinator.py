@@ -3,10 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core import folding
 from fedfleet.core.commands import Evaluate, FindCandidates, Forget, Gather, Send, WakeAt
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
@@ -24,11 +26,12 @@ from fedfleet.core.events import (
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Context, Decision, Report, Stop
 from fedfleet.core.trees import content_hash
+from fedfleet.engine.book import FACTS_PER_INSTANT
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing.toys import consensus_start
-from tests.worlds import kinds_of, only, roster_of, toy_plan
+from tests.worlds import even_fleet, events_of, kinds_of, only, roster_of, toy_plan, world_of
 
 
 def fed(plan, facts, state=None):
@@ -237,3 +240,94 @@ def test_a_model_is_evaluated_as_often_as_asked():
         )
         clients, time = only(TasksSent, outcomes)[0].clients.tolist(), time + 30.0
     assert evaluated == [2, 4]
+
+
+# ---- whoever breaks the rules of facts is named -------------------------------------------------------------------
+
+
+def broken(*_):
+    raise KeyError("loss")
+
+
+def after(plan, facts):
+    """The state after these facts, and what was decided on the way."""
+    state, outcomes, _ = fed(plan, facts)
+    return state, outcomes
+
+
+@pytest.mark.parametrize(
+    "fact", [TimerFired(19.0), TaskArrived(19.0, 0, 0, 1.0, 1.0), CandidatesSeen(19.0, roster_of(0))]
+)
+def test_time_may_not_fall(fact):
+    plan = toy_plan(readiness(2), 4)
+    state, _ = after(plan, SENT)
+    with pytest.raises(RunFailed, match=f"time fell from 20.0 to 19.0 at {type(fact).__name__}: the runtime"):
+        step(plan, state, fact)
+
+
+def test_nothing_happens_after_the_end():
+    plan = toy_plan(readiness(2), 4, stop=Stop(virtual_seconds=20.0))
+    state, outcomes = after(plan, [SENT[0], TimerFired(20.0), Evaluated(20.0, 0, 1, 10, 0.0)])
+    assert outcomes[-1].reason == "virtual_seconds"
+    with pytest.raises(RunFailed, match="TimerFired after the run had ended: the runtime"):
+        step(plan, state, TimerFired(30.0))
+
+
+@pytest.mark.parametrize("again", [TaskArrived(31.0, 0, 1, 1.0, 1.0), TaskLost(31.0, 0, 1, 1.0, "gone")])
+def test_a_task_ends_once(again):
+    plan = toy_plan(readiness(2), 4)
+    state, _ = after(plan, [*SENT, TaskArrived(30.0, 0, 1, 10.0, 1.0)])
+    with pytest.raises(RunFailed, match="task 0 of client 1 ended, but it is not running"):
+        step(plan, state, again)
+
+
+def test_a_task_that_was_never_sent_cannot_end():
+    plan = toy_plan(readiness(2), 4)
+    state, _ = after(plan, SENT)
+    with pytest.raises(RunFailed, match="task 17 of client 3"):
+        step(plan, state, TaskArrived(21.0, 17, 3, 1.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("fact", "why"),
+    [
+        (CandidatesSeen(20.0, roster_of(0)), "candidates were reported without being asked for"),
+        (ReportsGathered(20.0, None, np.zeros(0, np.int64), {}), "reports were gathered that nobody asked for"),
+        (Probed(20.0, "loss", np.array([0]), np.array([1.0])), "a probe was answered that nobody asked for"),
+    ],
+)
+def test_answers_need_questions(fact, why):
+    plan = toy_plan(readiness(2), 4)
+    state, _ = after(plan, SENT)
+    with pytest.raises(RunFailed, match=f"{why}: the runtime"):
+        step(plan, state, fact)
+
+
+def test_zeno_is_noticed():
+    # Without a break between rounds a fleet of nobody is asked again and again at the same instant.
+    plan = toy_plan(readiness(2, t_break=0.0), 4, stop=Stop(rounds=10_000))
+    state, _ = after(plan, [SENT[0]])
+    seen = 1
+    while state.room:
+        state, outcomes, _ = step(plan, state, CandidatesSeen(0.0, roster_of()))
+        assert only(RoundFailed, outcomes)
+        seen += 1
+    assert seen == FACTS_PER_INSTANT
+    with pytest.raises(
+        RunFailed, match=r"more than 1000 facts at time 0.0 .*: policy 'readiness' or selector 'uniform'"
+    ):
+        step(plan, state, CandidatesSeen(0.0, roster_of()))
+
+
+def test_many_arrivals_at_one_instant_are_no_zeno():
+    fleet = even_fleet(1500, 8.0)
+    events, _ = events_of(toy_plan(readiness(1500), 1500, stop=Stop(rounds=2)), world_of(fleet, steady=True))
+    assert len(only(TaskArrived, events)) == 3000
+
+
+def test_an_error_inside_an_algorithm_names_it():
+    plan = toy_plan(readiness(2), 4)
+    with pytest.raises(RunFailed, match="algorithm 'consensus', reckoning what 2 tasks cost, failed"):
+        after(replace(plan, algorithm=replace(plan.algorithm, cost=broken)), SENT)
+    with pytest.raises(RunFailed, match="algorithm 'consensus', making model 1 from 2 reports, failed"):
+        events_of(replace(plan, algorithm=replace(plan.algorithm, apply=broken)), world_of(even_fleet(4)))

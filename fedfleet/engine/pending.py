@@ -1,0 +1,55 @@
+"""Commands that follow from a state alone: what a runtime still owes an answer to, whoever asked for it and when."""
+
+from __future__ import annotations
+
+from fedfleet.core.commands import Command, Evaluate, FindCandidates, Gather, WakeAt
+from fedfleet.core.parts import Plan
+from fedfleet.core.records import FOLDED, Context
+from fedfleet.engine.state import Ending, Phase, RunState, endings
+
+_NO_SETTINGS: dict[str, float] = {}  # one for all, since there is a context for every report
+
+
+def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
+    """The commands that are still unanswered, for a runtime that takes a run up at this state.
+
+    Tasks that run are not among them: what became of them only the runtime can know.
+    """
+    del plan  # a state says it all; the plan is here so that a future part may be asked
+    found: list[Command] = []
+    if state.phase is Phase.DONE:
+        return ()
+    if state.wake is not None:
+        found.append(WakeAt(state.wake))
+    if state.probe is not None:
+        found.append(state.probe)
+    elif state.book.asking:
+        found.append(FindCandidates(state.book.wanted - state.book.selected))
+    if state.phase is Phase.GATHERING:
+        found.append(gather_command(state))
+    elif state.phase in (Phase.EVALUATING, Phase.ENDING):
+        found.append(evaluate_command(state))
+    return tuple(found)
+
+
+def gather_command(state: RunState) -> Gather:
+    """Fold what has arrived, in the order of tasks."""
+    came = [e for e in endings(state.gathering) if e.fate == FOLDED]
+    return Gather(
+        tuple(e.task for e in came),
+        tuple(e.wave for e in came),
+        tuple(_context(state, e) for e in came),
+        state.server,
+    )
+
+
+def evaluate_command(state: RunState) -> Evaluate:
+    """Try the newest model; at the end of the run on every client too."""
+    return Evaluate(state.book.version, state.server, clients=state.phase is Phase.ENDING)
+
+
+def _context(state: RunState, ended: Ending) -> Context:
+    asked, slot = ended.wave.asked, ended.task - ended.wave.first
+    staleness, client = state.book.version - ended.wave.version, int(asked.clients[slot])
+    settings = {n: float(v[slot]) for n, v in asked.settings.items()} if asked.settings else _NO_SETTINGS
+    return Context(staleness, ended.seconds, client, settings)

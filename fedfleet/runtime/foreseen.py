@@ -1,0 +1,72 @@
+"""Rosters: who could be asked, with the columns that a selector wants to see before it picks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fedfleet.core.charging import cost_of
+from fedfleet.core.cost import scaled
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.parts import Plan, World
+from fedfleet.core.records import Cost, Floats, Ints, Roster, whole_work
+from fedfleet.engine.state import RunState
+
+# What a roster can hold: by name, a function of (plan, world, state, clients, samples).
+Column = Callable[[Plan, World, RunState, Ints, Ints], Floats]
+
+
+def roster_of(plan: Plan, world: World, state: RunState, clients: Ints) -> Roster:
+    """These clients as candidates, at the time and in the round of a state."""
+    samples = world.data.sizes(state.book.round)[clients]
+    stats = {name: COLUMNS[name](plan, world, state, clients, samples) for name in plan.choose.sees}
+    return Roster(clients, world.keys[clients], samples, stats)
+
+
+def check_sees(plan: Plan) -> None:
+    """Refuse a selector that wants to see what nobody can show it."""
+    for name in plan.choose.sees:
+        if name not in COLUMNS:
+            raise BadInput(f"selector {plan.choose.name!r} wants to see {name!r} of clients{nearest(name, COLUMNS)}")
+
+
+def foreseen_cost(plan: Plan, state: RunState, clients: Ints, samples: Ints) -> Cost:
+    """What the whole work would cost these clients with the newest model."""
+    return scaled(cost_of(plan.algorithm, state.server, whole_work(clients), samples), plan.byte_scale)
+
+
+def foreseen_seconds(world: World, state: RunState, clients: Ints, cost: Cost) -> Floats:
+    """How long such work would take on these devices now, without the time in which they are not available."""
+    trips = np.full(len(clients), state.next_task)
+    return world.devices.seconds(clients, cost, state.book.now, trips)
+
+
+def _compute_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    cost, none = foreseen_cost(plan, state, clients, samples), np.zeros(len(clients))
+    return foreseen_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
+
+
+def _transfer_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    cost, none = foreseen_cost(plan, state, clients, samples), np.zeros(len(clients))
+    return foreseen_seconds(world, state, clients, Cost(none, cost.bytes_down, cost.bytes_up))
+
+
+def _steps(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    del world
+    batches = foreseen_cost(plan, state, clients, samples).batches
+    # An opaque pass does not say how many steps it takes.
+    return np.full(len(clients), np.nan) if batches is None else np.where(batches > 0, batches, np.nan)
+
+
+def _user(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    del plan, state, samples
+    return np.full(len(clients), -1.0) if world.users is None else world.users.user_of[clients].astype(np.float64)
+
+
+COLUMNS: dict[str, Column] = {
+    "compute_seconds": _compute_seconds,
+    "transfer_seconds": _transfer_seconds,
+    "steps": _steps,
+    "user": _user,
+}

@@ -1,0 +1,84 @@
+"""What a selector sees of clients before it picks."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedfleet.core.edges import UserSource
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.parts import BatchPlan, LocalPass, Optimiser, Selector
+from fedfleet.core.records import Stop, whole_work
+from fedfleet.engine.coordinator import begin
+from fedfleet.pace.rounds import readiness
+from fedfleet.runtime.foreseen import roster_of
+from fedfleet.runtime.wire.server import check_servable
+from fedfleet.testing.toys import consensus
+from fedfleet.world.devices import homogeneous
+from tests.worlds import even_fleet, events_of, toy_plan, world_of
+
+
+def first(state, roster, n, draw):
+    return whole_work(roster.clients[:n])
+
+
+def plan_seeing(*names, algorithm=None):
+    choose = Selector("seeing", first, sees=names)
+    return toy_plan(readiness(2), 4, choose=choose, algorithm=algorithm, stop=Stop(rounds=1))
+
+
+def test_compute_and_transfer_seconds_are_foreseen_apart():
+    # 10 samples at 0.25 s, three passes each: 7.5 s. A model of 125 kB at 4 Mbit/s: a quarter second each way.
+    plan = plan_seeing("compute_seconds", "transfer_seconds", algorithm=consensus(model_bytes=125_000.0))
+    world = world_of(even_fleet(4))
+    world = replace(world, devices=homogeneous(mbps=4.0, seconds_per_sample=0.25)(world.keys, 0))
+    roster = roster_of(plan, world, begin(plan).state, np.array([1, 3]))
+    assert roster.stats["compute_seconds"].tolist() == [7.5, 7.5]
+    assert roster.stats["transfer_seconds"].tolist() == [0.5, 0.5]
+    doubled = roster_of(replace(plan, byte_scale=2.0), world, begin(plan).state, np.array([1, 3]))
+    assert doubled.stats["transfer_seconds"].tolist() == [1.0, 1.0]
+
+
+def test_steps_follow_from_the_batch_plan_and_are_unknown_of_an_opaque_pass():
+    nothing = Optimiser(lambda params: None, lambda params, grads, state: (dict(params), state))
+    passes = [BatchPlan(4, epochs=3), BatchPlan(4, steps=7), BatchPlan(16, epochs=1)]
+    toy = consensus()
+
+    def local(client):
+        return toy.local(client) if client == 3 else LocalPass(nothing, passes[client])
+
+    plan = plan_seeing("steps", algorithm=replace(toy, local=local))
+    roster = roster_of(plan, world_of(even_fleet(4)), begin(plan).state, np.arange(4))
+    assert roster.stats["steps"].tolist()[:3] == [9.0, 7.0, 1.0]
+    assert np.isnan(roster.stats["steps"][3])
+
+
+def test_users_reach_selectors():
+    plan, world = plan_seeing("user"), world_of(even_fleet(4))
+    assert roster_of(plan, world, begin(plan).state, np.arange(4)).stats["user"].tolist() == [-1.0] * 4
+    owned = replace(world, users=UserSource(np.array([0, 1, 0, 1])))
+    assert roster_of(plan, owned, begin(plan).state, np.array([1, 2])).stats["user"].tolist() == [1.0, 0.0]
+
+
+def test_an_unknown_column_is_one_sentence():
+    with pytest.raises(BadInput, match="selector 'seeing' wants to see 'users' of clients; did you mean 'user'"):
+        events_of(plan_seeing("users"), world_of(even_fleet(4)))
+
+
+def test_what_nobody_can_foresee_is_refused_on_the_wire():
+    with pytest.raises(BadInput, match="compute_seconds of clients, which nobody can foresee on a real network"):
+        check_servable(plan_seeing("compute_seconds"), 2)
+    check_servable(plan_seeing("user", "steps"), 2)
+
+
+def test_an_error_inside_the_world_names_it():
+    world = world_of(even_fleet(4))
+
+    def broken(*_):
+        raise ZeroDivisionError("no speed")
+
+    plan = plan_seeing()
+    with pytest.raises(RunFailed, match="the world, asked how long tasks 0 to 1 take, failed: ZeroDivisionError"):
+        events_of(plan, replace(world, devices=replace(world.devices, seconds=broken)))
+    with pytest.raises(RunFailed, match=r"the world, asked at time 20.0 who could be asked, failed"):
+        events_of(plan, replace(world, states=replace(world.states, online=broken)))
