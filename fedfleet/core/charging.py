@@ -45,6 +45,21 @@ def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, sampl
     return Cost(done, down, up, batches)
 
 
+def steps_of(algorithm: Algorithm, clients: Ints, samples: Ints) -> Floats:
+    """How many steps the whole work takes each client; NaN where an opaque pass does not say."""
+    found = np.full(len(clients), np.nan)
+    alike: dict[LocalPass, list[int]] = {}
+    for i, client in enumerate(clients.tolist()):
+        local = algorithm.local(client, NO_SETTINGS)
+        if isinstance(local, LocalPass):
+            alike.setdefault(local, []).append(i)
+    for chain, members in alike.items():
+        at = np.array(members, np.int64)
+        whole, all_of_it = np.zeros(len(at), np.int64), np.ones(len(at))
+        found[at] = sum(work_of(stage.batches, whole, all_of_it, samples[at])[1] for stage in chain.stages())
+    return found
+
+
 def settings_at(asked: Assignments, i: int) -> Settings:
     """The settings of one assignment."""
     return {name: float(column[i]) for name, column in asked.settings.items()} if asked.settings else NO_SETTINGS

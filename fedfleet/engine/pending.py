@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from fedfleet.core.charging import settings_at
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Gather, WakeAt
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import FOLDED, Context
 from fedfleet.engine.state import Ending, Phase, RunState, endings
-
-_NO_SETTINGS: dict[str, float] = {}  # one for all, since there is a context for every report
 
 
 def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
@@ -51,5 +50,4 @@ def evaluate_command(state: RunState) -> Evaluate:
 def _context(state: RunState, ended: Ending) -> Context:
     asked, slot = ended.wave.asked, ended.task - ended.wave.first
     staleness, client = state.book.version - ended.wave.version, int(asked.clients[slot])
-    settings = {n: float(v[slot]) for n, v in asked.settings.items()} if asked.settings else _NO_SETTINGS
-    return Context(staleness, ended.seconds, client, settings)
+    return Context(staleness, ended.seconds, client, settings_at(asked, slot), ended.task)

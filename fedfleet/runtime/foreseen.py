@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedfleet.core.charging import cost_of
+from fedfleet.core.charging import cost_of, steps_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.parts import Plan, World
@@ -53,10 +53,8 @@ def _transfer_seconds(plan: Plan, world: World, state: RunState, clients: Ints, 
 
 
 def _steps(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
-    del world
-    batches = foreseen_cost(plan, state, clients, samples).batches
-    # An opaque pass does not say how many steps it takes.
-    return np.full(len(clients), np.nan) if batches is None else np.where(batches > 0, batches, np.nan)
+    del world, state
+    return steps_of(plan.algorithm, clients, samples)
 
 
 def _user(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:

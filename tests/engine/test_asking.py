@@ -382,11 +382,12 @@ def test_a_selector_says_when_reports_are_due_and_the_deadline_follows():
 def test_settings_reach_the_fold_with_each_report():
     notes, toy = [], consensus()
 
-    def add(acc, report, context):
-        notes.append(context)
-        return toy.fold.add(acc, report, context)
+    def enter(weight, stats, context):
+        if context not in notes:  # asked once to check and once to add
+            notes.append(context)
+        return toy.fold.enter(weight, stats, context)
 
-    noting = replace(toy, fold=replace(toy.fold, add=add))
+    noting = replace(toy, fold=replace(toy.fold, enter=enter))
     plan = toy_plan(readiness(3), 3, algorithm=noting, choose=generous(None), stop=Stop(rounds=1))
     events_of(plan, world_of(even_fleet(3)))
     assert [c.settings for c in notes] == [{"portion": 1.0 / (1 + c), "rate": 0.5} for c in range(3)]

@@ -106,7 +106,7 @@ def test_a_replay_from_kept_aggregates_learns_from_the_same_statistics(tmp_path)
         log.extend(events)
         for event in events:
             if isinstance(event, ReportsGathered):
-                keep_aggregate(plan, tmp_path, next(numbers), event)
+                keep_aggregate(tmp_path, next(numbers), event)
 
     end = simulate(plan, world, opaque_executor(), watch=watch)
     found = audit(replace(plan, choose=learning(again)), world, opaque_executor(), stored(log), tmp_path)

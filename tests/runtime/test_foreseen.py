@@ -7,7 +7,8 @@ import pytest
 
 from fedfleet.core.edges import UserSource
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import BatchPlan, LocalPass, Optimiser, Selector
+from fedfleet.core.parts import Selector
+from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser
 from fedfleet.core.records import Stop, whole_work
 from fedfleet.engine.coordinator import begin
 from fedfleet.pace.rounds import readiness
@@ -44,8 +45,8 @@ def test_steps_follow_from_the_batch_plan_and_are_unknown_of_an_opaque_pass():
     passes = [BatchPlan(4, epochs=3), BatchPlan(4, steps=7), BatchPlan(16, epochs=1)]
     toy = consensus()
 
-    def local(client):
-        return toy.local(client) if client == 3 else LocalPass(nothing, passes[client])
+    def local(client, settings):
+        return toy.local(client, settings) if client == 3 else LocalPass(nothing, passes[client])
 
     plan = plan_seeing("steps", algorithm=replace(toy, local=local))
     roster = roster_of(plan, world_of(even_fleet(4)), begin(plan).state, np.arange(4))

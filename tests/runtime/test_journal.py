@@ -143,7 +143,9 @@ def test_a_run_with_a_large_model_has_the_digest_of_its_rows(tmp_path):
     def local(job, dataset):
         return Report(job.task, job.client, {"w": np.full(1 << 15, job.client, np.float32)}, 1.0, {})
 
-    plan = toy_plan(commits_at(3, 2), 6, algorithm=replace(toy, local=lambda client: local), stop=Stop(rounds=8))
+    plan = toy_plan(
+        commits_at(3, 2), 6, algorithm=replace(toy, local=lambda client, settings: local), stop=Stop(rounds=8)
+    )
     plan = replace(plan, params=wide)
     journal, watched = journals.create(tmp_path / "run.db"), []
     simulate(plan, world_of(even_fleet(6)), opaque_executor(), journal=journal, watch=watched.extend)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import BatchPlan, Dataset, Job, LocalPass, Trial
+from fedfleet.core.parts import Dataset, Job, Offer, Trial
+from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.registry import builder
 from fedfleet.learn.optimisers import sgd
 from fedfleet.runtime.executors.inline import inline

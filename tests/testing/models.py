@@ -21,7 +21,7 @@ def dense(width=9, act=nn.Tanh):
 
 def convolutional(norm=None, act=nn.Tanh):
     def build():
-        layers = [nn.Conv2d(1, 4, 3, padding=1), *([norm()] if norm else []), act(), nn.Flatten()]
+        layers = [nn.Conv2d(1, 4, 3, padding=1, bias=norm is None), *([norm()] if norm else []), act(), nn.Flatten()]
         return nn.Sequential(*layers, nn.Linear(144, 5))
 
     return build

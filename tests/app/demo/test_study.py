@@ -5,7 +5,7 @@ import numpy as np
 from fedfleet.app.assemble import assemble
 from fedfleet.app.demo.study import CLIENTS, FLEETS, PACES, always_ready, demo_spec, fleet_tables
 from fedfleet.app.spec import resolve
-from fedfleet.core.fleet import availability, mean_kbps
+from fedfleet.core.fleet import availability, client_ids, mean_kbps
 
 
 def test_all_runs_can_be_assembled():
@@ -18,7 +18,7 @@ def test_the_tables_are_the_fleets_that_the_runs_meet():
     for fleet in FLEETS:
         devices, states = fleet_tables(fleet)
         world = assemble(resolve(demo_spec(fleet, "deadline"))).world
-        assert devices.ids.tolist() == list(world.devices.kinds)
+        assert client_ids(devices).tolist() == list(world.devices.kinds)
         online = np.mean([world.states.online(t) for t in np.arange(0, 5 * 86400, 1200.0)])
         assert abs(online - availability(states).mean()) < 0.05
 

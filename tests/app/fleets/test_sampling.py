@@ -16,7 +16,7 @@ from fedfleet.app.fleets.sampling import (
 from fedfleet.app.spec.tables import build_part, resolve_part
 from fedfleet.app.verbs.sample import MEANING
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateScorer, mean_kbps
+from fedfleet.core.fleet import StateScorer, client_ids, mean_kbps
 from fedfleet.core.registry import builder, names, parameters
 from fedfleet.core.rng import client_keys
 from tests.app.specs import fleet
@@ -39,7 +39,7 @@ def test_devices_are_those_that_a_spec_meets():
     table = resolve_part("devices", {"use": "dpgmm", "kinds": 6, "sigma": 0.8}, "world.devices")
     rows = sample_devices(table, 40, 7)
     source = build_part("devices", table)(client_keys(40), 7)
-    assert rows.ids.tolist() == list(source.kinds)
+    assert client_ids(rows).tolist() == list(source.kinds)
 
 
 @pytest.mark.parametrize("distribution", ["homo", "strong_heavy"])

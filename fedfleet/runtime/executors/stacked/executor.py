@@ -210,7 +210,7 @@ def _starts(where: Place, group: Sequence[Begun]) -> Tensors:
         return stack_trees([begun.start for begun in group], where.device)
     known = where.uploaded  # read once: other threads upload too
     if known is None or known[0] is not first:
-        known = first, {n: torch.from_numpy(v).to(where.device, copy=True) for n, v in first.items()}
+        known = first, {n: torch.from_numpy(np.asarray(v)).to(where.device, copy=True) for n, v in first.items()}
         where.uploaded = known
     return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in known[1].items()}
 
@@ -291,5 +291,5 @@ def train_cohort(where: Place, jobs: Sequence[Job]) -> list[Tensors]:
             if ended.update is None:
                 found[i] = {n: v[c] for n, v in ended.end.items()}
             else:
-                found[i] = {n: torch.from_numpy(v) + ended.update[n][c] for n, v in begun.start.items()}
+                found[i] = {n: torch.from_numpy(np.asarray(v)) + ended.update[n][c] for n, v in begun.start.items()}
     return [found[i] for i in range(len(jobs))]

@@ -181,7 +181,7 @@ def train_lean(bench: Bench, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> 
     assert local.optimiser.linear is not None
     lr, decay = begun.rate(local), local.optimiser.linear.weight_decay
     bench.rate.lr, bench.rate.decay = lr, 1.0 - lr * decay
-    whole = {n: torch.from_numpy(v) for n, v in begun.start.items()}
+    whole = {n: torch.from_numpy(np.asarray(v)) for n, v in begun.start.items()}
     start = dict(whole)
     samples = samples_of(local.batches, job)
     with torch.no_grad():
