@@ -113,8 +113,7 @@ class StageRun:
     fused: bool = False
     clients: int = 0
     params: Tensors = field(default_factory=dict)  # what is trained; the second model's under names of its own
-    state: Tensors = field(default_factory=dict)  # what is not: frozen leaves and running statistics
-    fixed: Tensors = field(default_factory=dict)  # frozen leaves of the second model
+    state: Tensors = field(default_factory=dict)  # what is not: frozen leaves and running statistics, of both models
     anchor: Tensors = field(default_factory=dict)
     drifts: list[Any] = field(default_factory=list)
     tails: list[Tensors] = field(default_factory=list)
@@ -134,8 +133,8 @@ class StageRun:
         # Frozen weights are nobody's to change, and may be shared; running statistics change as they are used.
         here = {n for n in begin if self.keeps or trainable(twin, n)}
         self.state = {n: v if n in here else v.clone() for n, v in begin.items() if n not in names}
-        self.params |= {f"{SECOND}/{n}": v.clone() for n, v in work.second.items() if n in names}
-        self.fixed = {n: v for n, v in work.second.items() if n not in names}
+        for name, value in work.second.items():
+            (self.params if name in names else self.state)[f"{SECOND}/{name}"] = value.clone()
         self.anchor = {n: work.anchor[n] for n in names}
         self.clients = len(work.schedule.jobs)
         device = next(iter(begin.values())).device
@@ -175,9 +174,10 @@ class StageRun:
         return move
 
     def _load(self) -> None:
-        own, _ = split(self.params)
-        self.twin.load({**own, **self.state}, self.clients)
+        own, _ = split({**self.params, **self.state})
+        self.twin.load(own, self.clients)
         if self.fused:
+            own, _ = split(self.params)
             self.twin.stack.trigger = torch.zeros((), device=self.loss.device, requires_grad=True)
             waiting = [n for n in own if n not in self.twin.fusable]
             self.rest = {n: getattr(*self.twin.places[n]).requires_grad_(True) for n in waiting}
@@ -189,7 +189,7 @@ class StageRun:
         self._collect()
         self.tails.append({n: v[active:].clone() for n, v in {**self.params, **self.state}.items()})
         cut = lambda tree: {n: v[:active] for n, v in tree.items()}  # noqa: E731
-        self.params, self.state, self.fixed = cut(self.params), cut(self.state), cut(self.fixed)
+        self.params, self.state = cut(self.params), cut(self.state)
         self.anchor, self.drifts = cut(self.anchor), [cut(tree) for tree in self.drifts]
         carried = self.work.carried
         memory = {slot: cut(tree) for slot, tree in carried.memory.items()}
@@ -214,9 +214,10 @@ class StageRun:
             self._fused_step(self._losses(x, y, weights))
             return
         self.params = {n: p.detach().requires_grad_(True) for n, p in self.params.items()}
-        own, other = split(self.params)
-        self.twin.load(own, self.clients)
-        total = self._losses(x, y, weights, own, other)
+        own, _ = split(self.params)
+        both, other = split({**self.params, **self.state})
+        self.twin.load(both, self.clients)
+        total = self._losses(x, y, weights, both, other)
         found = torch.autograd.grad(total, list(self.params.values()), allow_unused=True)
         with torch.no_grad():
             grads = {
@@ -254,9 +255,8 @@ class StageRun:
                 return (each.sum(1) / each.shape[1]).sum()
             return ((each * weights).sum(1) / weights.sum(1)).sum()
         mean = _mean(clients, weights)
-        found = objective(
-            self._forward, own or {}, {**self.fixed, **(other or {})}, self.work.carried, Batch(x, y, mean)
-        ).reshape(clients)
+        batch = Batch(x, y, mean)
+        found = objective(self._forward, own or {}, other or {}, self.work.carried, batch).reshape(clients)
         seen = torch.full_like(found.detach(), len(y) // clients) if weights is None else weights.sum(1)
         self._count(found.detach() * seen, found.detach().square() * seen)
         return found.sum()
@@ -289,10 +289,10 @@ class StageRun:
         stack.move = stack.trigger = stack.weights = None
         whole = {n: torch.cat([part[n] for part in parts]) for n in parts[0]} if self.tails else parts[0]
         own, other = split(whole)
-        return {n: own[n] for n in self.work.begin}, {**{n: self.work.second[n] for n in self.fixed}, **other}
+        return {n: own[n] for n in self.work.begin}, {n: other[n] for n in self.work.second}
 
     def _collect(self) -> None:
-        """Take back what leaves have changed themselves: fused weights, running statistics."""
+        """Take back the weights that leaves have moved themselves; running statistics change in place, where they are."""
         own, other = split(self.params)
         if self.fused:
             own = {n: v.detach() for n, v in self.twin.read(list(own)).items()}
@@ -300,8 +300,6 @@ class StageRun:
             **{n: v.detach() for n, v in own.items()},
             **{f"{SECOND}/{n}": v.detach() for n, v in other.items()},
         }
-        running = [n for n in self.state if not trainable(self.twin, n)]
-        self.state |= self.twin.read(running)
 
 
 def _mean(clients: int, weights: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:
