@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +60,8 @@ def run(
     resolved = _resolved(spec, overrides, task)
     if out is not None and task is None:
         done = perform(resolved, Path(out))
+        for warning in done.metrics["warnings"]:
+            warnings.warn(warning, stacklevel=2)
         return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
     if out is not None:
         raise BadInput(
@@ -69,6 +72,8 @@ def run(
     with executing(setup) as execute:
         done = simulate(setup.plan, setup.world, execute, journal=journal, watch=events.extend)
     metrics = {**summary(events), "digest": journal.digest, "spec_digest": resolved.digest}
+    for warning in metrics["warnings"]:
+        warnings.warn(warning, stacklevel=2)
     return Result(metrics, done.state.server.params, events, None)
 
 
@@ -86,6 +91,12 @@ def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
     if len(x) != len(y) or not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or not len(y) or y.min() < 0:
         raise BadInput(
             f"data: {len(x)} inputs need as many labels, one-dimensional integers from 0; got {y.dtype} of shape {y.shape}"
+        )
+    odd = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
+    if len(odd):
+        raise BadInput(
+            f"data: {len(odd)} of {len(x)} inputs hold values that are not finite (NaN or infinite), the first of them in row "
+            f"{odd[0]}; fill or drop them"
         )
     owner = np.unique(np.asarray(data[2]), return_inverse=True)[1] if len(data) == 3 else None
     dataset = Dataset(x, y.astype(np.int64), int(y.max()) + 1, owner)

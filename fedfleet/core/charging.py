@@ -60,6 +60,20 @@ def steps_of(algorithm: Algorithm, clients: Ints, samples: Ints) -> Floats:
     return found
 
 
+def epochs_of(algorithm: Algorithm, samples: Ints) -> float:
+    """How often a sample is trained on in one task, on average over clients with so many samples each."""
+    everyone = Assignments(np.arange(len(samples)), np.zeros(len(samples), np.int64), np.ones(len(samples)))
+    seen, known = 0.0, 0
+    for i, n in enumerate(samples.tolist()):
+        local = algorithm.local(i, NO_SETTINGS)
+        if isinstance(local, LocalPass):
+            at = np.array([i])
+            own = (everyone.steps[at], everyone.share[at], samples[at])
+            seen += sum(float(work_of(stage.batches, *own)[0][0]) for stage in local.stages())
+            known += n
+    return seen / known if known else 1.0
+
+
 def settings_at(asked: Assignments, i: int) -> Settings:
     """The settings of one assignment."""
     return {name: float(column[i]) for name, column in asked.settings.items()} if asked.settings else NO_SETTINGS

@@ -23,4 +23,14 @@ class TaskFacts:
     features: Callable[[], Floats]
 
 
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What a builder may ask about the run that its part is built for, with a parameter of this type: how many clients there
+    are, the seed, and how many rounds are planned."""
+
+    clients: int
+    seed: int
+    rounds: int
+
+
 FactsOf = Callable[[], TaskFacts]

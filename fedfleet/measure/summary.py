@@ -11,6 +11,7 @@ from fedfleet.measure.learning import client_accuracy, convergence_time, learnin
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.measure.traffic import traffic, wasted_work
+from fedfleet.measure.warnings import failed_rounds, warnings
 
 
 def summary(log: Sequence[Event], tasks: Tasks | None = None) -> dict[str, Any]:
@@ -29,6 +30,8 @@ def summary(log: Sequence[Event], tasks: Tasks | None = None) -> dict[str, Any]:
         "rounds": committed + failed,
         "commits": committed,
         "rounds_failed": failed,
+        "failed_rounds": failed_rounds(log),
+        "warnings": warnings(log),
         "stopped_by": next((e.reason for e in log if isinstance(e, RunEnded)), None),
         "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedfleet.app.assemble.executor import check_executor, make_executor
-from fedfleet.app.assemble.overrides import with_overrides
+from fedfleet.app.assemble.overrides import run_facts, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
 from fedfleet.app.assemble.world import devices_for, in_one_place, states_for
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import build_part
+from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
+from fedfleet.core.labels import RunFacts
 from fedfleet.core.parts import Plan, Policy, Task, World
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
@@ -53,7 +55,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
     declared = spec.world["model_bytes"]
     return Plan(
         seed=spec.seed,
-        algorithm=with_overrides(build_part("algorithms", spec.algorithm), spec, world),
+        algorithm=with_overrides(build_part("algorithms", spec.algorithm, {RunFacts: run_facts(spec)}), spec, world),
         choose=build_part("selectors", spec.choose),
         pace=pace,
         stop=Stop(**spec.stop),
@@ -72,7 +74,7 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
         )
     _check_cohort(plan.pace, len(home.users), "users")
     assert spec.edge is not None
-    rule = edge_rule(spec.edge, task, spec.algorithm, spec.seed)
+    rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.seed)
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))

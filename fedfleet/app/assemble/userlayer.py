@@ -89,8 +89,8 @@ def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: 
     return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale)
 
 
-def edge_rule(table: Table, task: Task, algorithm: Table, seed: int) -> EdgeRule:
-    """The rule that a spec names, given the facts about the task that it asks for."""
+def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:
+    """The rule that a spec names, given the facts about the task that it asks for; `epochs` is how often samples are seen."""
     labels, classes = task.dataset.y, task.dataset.classes
     rows = np.setdiff1d(np.arange(len(labels)), task.holdout)
 
@@ -107,6 +107,6 @@ def edge_rule(table: Table, task: Task, algorithm: Table, seed: int) -> EdgeRule
 
     def facts() -> TaskFacts:
         bits = 8.0 * task.dataset.x[:1].nbytes
-        return TaskFacts(labels_of, classes, bits, float(algorithm.get("epochs", 1)), features)
+        return TaskFacts(labels_of, classes, bits, epochs, features)
 
     return build_part("edges", table, {LabelsOf: labels_of, Prior: prior, FactsOf: facts})

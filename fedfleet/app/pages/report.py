@@ -50,6 +50,7 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
         f"<h1>{escape(name)}</h1>",
         f'<p class="lead">{m["rounds"]} rounds with {clients} clients in {span(m["virtual_seconds"])} of virtual time; '
         f"{m['commits']} of them produced a new model.</p>",
+        *(f'<p class="warning">{escape(warning)}</p>' for warning in m["warnings"]),
         tiles([
             ("central test accuracy", percent(m["accuracy"])),
             ("clients' own test data", percent(m["accuracy_clients"])),
@@ -68,7 +69,7 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
         figure(rounds_timeline(events, tasks), "Each bar is one task on one client; a dashed line is the end of a round. "
                "Folded work entered the model; dropped work was not finished when the round closed."),
         "<h2>All measures</h2>",
-        table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report")], words=[1]),
+        table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report", "warnings")], words=[1]),
         *_computed(remarks),
         f"<details><summary>The spec, with every default</summary><pre>{escape(spec)}</pre></details>",
         f'<p class="note">Digest <code>{m.get("digest", "")}</code>. The journal <code>run.db</code> beside this page holds every event; '

@@ -18,7 +18,7 @@ from fedfleet.runtime.folder import save_tree, write_whole
 # What `fedfleet run --json` answers, in this order.
 CONTRACT = (
     "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std", "virtual_seconds",
-    "wall_seconds", "bytes_up", "bytes_down", "utilisation", "out",
+    "wall_seconds", "bytes_up", "bytes_down", "utilisation", "failed_rounds", "warnings", "out",
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.folder import Checkpoints, restore
+from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.simulate import simulate
 
 Watch = Callable[[Sequence[Event]], None]
@@ -45,14 +46,19 @@ def _simulate_in(setup: Setup, out: Path, watch: Watch | None) -> tuple[str, dic
     with executing(setup, out / "executor.json") as execute:
         journal = journals.reopen(path) if path.is_file() else journals.create(path)
         try:
-            found = restore(out, setup.plan, setup.world, execute, eager=False)
+            limit = setup.spec.run["memory_mb"] << 20
+            found = restore(out, setup.plan, setup.world, execute, eager=False, limit=limit)
             sim, position = found or (None, 0)
             journal.truncate(position)
             for note in execute.notes if sim is None else ():
                 journal.remark(note)
                 say(note)
             keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], sim.state.book.version if sim else 0)
-            done = simulate(setup.plan, setup.world, execute, journal=journal, keeper=keeper, resume=sim, watch=watch)
+            memory = ClientMemory(out, limit)
+            done = simulate(
+                setup.plan, setup.world, execute,
+                journal=journal, keeper=keeper, resume=sim, memory=memory, watch=watch,
+            )  # fmt: skip
             for remark in execute.remarks() if execute.remarks else ():
                 journal.remark(remark)
             return journal.digest, done.state.server.params

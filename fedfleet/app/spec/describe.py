@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -40,8 +41,10 @@ def readable(hint: Any) -> str:
     limits = getattr(hint, "__metadata__", ())
     if limits:
         signs = {"Gt": ("gt", ">"), "Ge": ("ge", ">="), "Lt": ("lt", "<"), "Le": ("le", "<=")}
-        said = [f"{signs[type(m).__name__][1]} {getattr(m, signs[type(m).__name__][0])}" for m in limits]
-        return f"{readable(hint.__origin__)} {' and '.join(said)}"
+        named = [(signs[type(m).__name__][1], getattr(m, signs[type(m).__name__][0])) for m in limits]
+        said = " and ".join(f"{sign} {limit}" for sign, limit in named if limit != math.inf)
+        finite = "finite " if any(limit == math.inf for _, limit in named) else ""
+        return f"{finite}{readable(hint.__origin__)} {said}"
     if str(hint).startswith("typing.Literal"):
         return " or ".join(repr(a) for a in args)
     if args and (str(hint).startswith("typing.Optional") or "|" in str(hint) or "Union" in str(hint)):

@@ -27,6 +27,7 @@ def run_settings(
     tf32: bool = False,
     threads: Count = 1,
     checkpoint_every: Count = 20,
+    memory_mb: Count = 2048,
     workers: Count | None = None,
     ray_address: str | None = None,
     ray_execute: Literal["inline", "stacked"] = "inline",

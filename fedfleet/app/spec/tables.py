@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.labels import RunFacts
 from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
 from fedfleet.core.registry import builder, parameters
 from fedfleet.world.devices import DeviceRecipe
@@ -89,4 +90,4 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
 
 def sayable(hint: Any) -> bool:
     """Can a value of this type be written in a spec? Parts can; other functions, such as a predicate over names, cannot."""
-    return hint in NESTED or "Callable" not in str(hint)
+    return hint in NESTED or (hint is not RunFacts and "Callable" not in str(hint))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, Interrupted, answer
+from fedfleet.app.terminal.answers import AsJson, Interrupted, answer, say
 
 
 def run(
@@ -49,3 +49,7 @@ def run(
         raise Interrupted(f"interrupted; resume with: {' '.join(again)}") from None
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
+    for warning in done.metrics["warnings"]:
+        say(f"WARNING: {warning}")
+    if not done.metrics["commits"]:
+        raise typer.Exit(1)  # a run that made no model is a failed one, however orderly it ended

@@ -10,6 +10,7 @@ import torch
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.core.trees import Tree
+from fedfleet.runtime.executors.allocation import keep_large_blocks
 from fedfleet.runtime.executors.stacked.graph import Graphs
 from fedfleet.runtime.executors.stacked.schedule import Schedule
 from fedfleet.runtime.executors.stacked.twin import CannotStack, Tensors, Twin, make_twin
@@ -43,6 +44,7 @@ def open_place(
     """Bring the data to the device and build the twin, or say why there is none."""
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise BadInput(f"run.device = {device!r}: there is no CUDA device here; use cpu")
+    keep_large_blocks()
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32
     torch.set_num_threads(1)  # threads of ours run kernels side by side; kernels' own threads would only wait

@@ -1,0 +1,182 @@
+"""Folds as data: whatever a feature changes in one, everyone who folds obeys, and no order of arrival changes a bit."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfleet.core import folding
+from fedfleet.core.errors import Refused
+from fedfleet.core.folding import Entry, Fold
+from fedfleet.core.records import Context, Report, ServerState
+from fedfleet.core.trees import content_hash
+
+SERVER = ServerState({"w": np.zeros(3, np.float32), "v": np.zeros((2, 2), np.float32), "n": np.array(3)})
+MEAN = Fold(lambda server: server.params)
+
+
+def report(task, value, weight=1.0, **stats):
+    update = {"w": np.full(3, value, np.float32), "v": np.full((2, 2), value, np.float32), "n": np.array(3)}
+    return Report(task, task, update, weight, stats)
+
+
+def context(task, staleness=0, **given):
+    return Context(staleness, 1.0, task, given, task)
+
+
+def folded(fold, pairs):
+    acc = folding.zero(fold, SERVER)
+    for one, where in pairs:
+        assert folding.refusal(fold, acc, one, where) is None
+        folding.add(fold, acc, one, where)
+    return acc
+
+
+def test_the_plain_fold_is_the_weighted_mean_and_knows_its_weight():
+    got = folding.finish(MEAN, folded(MEAN, [(report(0, 1.0, 3.0), context(0)), (report(1, 5.0), context(1))]))
+    assert got.mean["w"].tolist() == [2.0] * 3
+    assert set(got.mean) == {"w", "v"}, "integers are not averaged"
+    assert (got.weight, got.count) == (4.0, 2)
+
+
+def test_a_factor_scales_the_update_and_not_its_weight():
+    damped = replace(MEAN, enter=lambda weight, stats, c: Entry(weight, factor=0.5**c.staleness))
+    got = folding.finish(damped, folded(damped, [(report(0, 4.0), context(0)), (report(1, 4.0), context(1, 2))]))
+    assert got.mean["w"].tolist() == [(4.0 + 1.0) / 2] * 3
+    assert got.weight == 2.0
+
+
+def test_a_weight_may_come_from_statistics_and_settings():
+    fold = replace(MEAN, enter=lambda weight, stats, c: Entry(stats["steps"] * c.settings["portion"]))
+    pairs = [(report(0, 1.0, steps=2.0), context(0, portion=0.5)), (report(1, 4.0, steps=4.0), context(1, portion=0.5))]
+    got = folding.finish(fold, folded(fold, pairs))
+    assert got.mean["w"].tolist() == [3.0] * 3
+    assert got.weight == 3.0
+
+
+def test_parts_leave_the_denominator_of_their_leaf_and_of_their_elements():
+    def enter(weight, stats, c):
+        return Entry(weight, parts={"w": 0.0} if c.task == 0 else {"v": np.array([[1.0, 0.0], [0.5, 1.0]])})
+
+    fold = replace(MEAN, enter=enter)
+    got = folding.finish(fold, folded(fold, [(report(0, 2.0), context(0)), (report(1, 6.0), context(1))]))
+    assert got.mean["w"].tolist() == [6.0] * 3, "only the second trained it"
+    assert got.mean["v"].ravel().tolist() == pytest.approx([4.0, 2.0, (2.0 + 3.0) / 1.5, 4.0])
+
+
+def test_what_nobody_trained_stays_where_it_is():
+    fold = replace(MEAN, enter=lambda weight, stats, c: Entry(weight, parts={"w": 0.0, "v": np.zeros((2, 2))}))
+    got = folding.finish(fold, folded(fold, [(report(0, 2.0, 7.0), context(0)), (report(1, 3.0, 0.1), context(1))]))
+    assert not got.mean["w"].any()
+    assert not got.mean["v"].any()
+
+
+def test_sums_stand_side_by_side_by_name():
+    fold = replace(MEAN, enter=lambda weight, stats, c: Entry(weight, sum=f"stale {c.staleness}"))
+    pairs = [(report(i, float(i)), context(i, i % 2)) for i in range(4)]
+    got = folding.finish(fold, folded(fold, pairs))
+    assert got.mean == {}
+    assert {n: (m.tree["w"][0], m.count) for n, m in got.sums.items()} == {"stale 0": (1.0, 2), "stale 1": (2.0, 2)}
+    assert (got.count, got.weight) == (4, 4.0)
+
+
+def test_a_fixed_denominator_takes_the_place_of_the_weights():
+    fold = replace(MEAN, denominator=8.0)
+    got = folding.finish(fold, folded(fold, [(report(0, 4.0), context(0)), (report(1, 4.0), context(1))]))
+    assert got.mean["w"].tolist() == [1.0] * 3
+
+
+def test_a_collecting_fold_gets_all_reports_in_the_order_of_their_tasks():
+    def median(pairs):
+        assert [r.task for r, _ in pairs] == sorted(r.task for r, _ in pairs)
+        return {n: np.median([r.update[n] for r, _ in pairs], axis=0).astype(np.float32) for n in ("w", "v")}
+
+    fold = replace(MEAN, combine=median)
+    assert not fold.streams
+    pairs = [(report(i, v), context(i)) for i, v in ((2, 9.0), (0, 1.0), (1, 2.0))]
+    got = folding.finish(fold, folded(fold, pairs))
+    assert got.mean["w"].tolist() == [2.0] * 3
+    spoilt = report(3, float("nan"))
+    assert folding.refusal(fold, folding.zero(fold, SERVER), spoilt, context(3)) == "leaf 'w' is not finite"
+    kept = folding.load(fold, SERVER, folding.save(folded(fold, pairs)))
+    assert folding.finish(fold, kept).mean["w"].tolist() == [2.0] * 3
+    assert kept.collected[0][1] == context(0) or kept.collected[0][1].client == 0
+
+
+RULES = {
+    "mean": MEAN,
+    "factor": replace(MEAN, enter=lambda w, s, c: Entry(w, factor=1 / (1 + c.staleness))),
+    "named": replace(MEAN, enter=lambda w, s, c: Entry(w, sum=str(c.staleness))),
+    "parts": replace(
+        MEAN, enter=lambda w, s, c: Entry(w, parts={"w": float(c.task % 2), "v": np.eye(2) * (c.task % 3) / 2})
+    ),
+    "fine": replace(MEAN, fine=lambda name: name == "v"),
+    "fixed": replace(MEAN, denominator=3.0),
+}
+
+
+def bits(fold, acc):
+    got = folding.finish(fold, acc)
+    return [(n, m.weight, m.count, content_hash(m.tree)) for n, m in sorted(got.sums.items())]
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    st.sampled_from(sorted(RULES)),
+    st.lists(st.tuples(st.floats(-9, 9), st.floats(0.1, 50), st.integers(0, 3)), min_size=2, max_size=9),
+    st.randoms(use_true_random=False),
+)
+def test_no_order_chunking_or_forwarding_changes_a_bit(rule, given_reports, random):
+    fold = RULES[rule]
+    pairs = [(report(i, v, w), context(i, s)) for i, (v, w, s) in enumerate(given_reports)]
+    whole = bits(fold, folded(fold, pairs))
+    shuffled = list(pairs)
+    random.shuffle(shuffled)
+    assert bits(fold, folded(fold, shuffled)) == whole
+    cut = random.randrange(1, len(pairs))
+    parts = [folding.load(fold, SERVER, folding.save(folded(fold, p))) for p in (shuffled[:cut], shuffled[cut:])]
+    edges = [Report(i, i, {}, 1.0, {}, forwarded=p) for i, p in enumerate(parts)]
+    assert bits(fold, folded(fold, [(e, context(0)) for e in edges])) == whole
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (Entry(1.0, factor=1.5), "its factor 1.5 is not in"),
+        (Entry(1.0, factor=float("nan")), "its factor nan"),
+        (Entry(0.0), "its weight 0.0 is not in"),
+        (Entry(1.0, sum="a|b"), "names hold no |"),
+    ],
+)
+def test_an_entry_that_could_spoil_the_sums_is_refused(entry, says):
+    fold = replace(MEAN, enter=lambda weight, stats, c: entry)
+    assert says in folding.refusal(fold, folding.zero(fold, SERVER), report(0, 1.0), context(0))
+
+
+def test_forwarded_sums_that_no_honest_reports_could_make_are_refused():
+    honest = folded(MEAN, [(report(0, 3.0, 2.0), context(0))])
+    acc = folding.zero(MEAN, SERVER)
+    assert folding.refusal(MEAN, acc, Report(0, 0, {}, 1.0, {}, forwarded=honest), context(0)) is None
+    honest.sums[""].sums["w"] += np.int64(2) ** 61
+    why = folding.refusal(MEAN, acc, Report(0, 0, {}, 1.0, {}, forwarded=honest), context(0))
+    assert why == "leaf 'w' of its sums reaches further than reports of weight 2 can"
+    heavy = folded(MEAN, [(report(0, 3.0, 2.0), context(0))])
+    heavy.sums[""].weight = 1 << 90
+    assert "is not in [0, 1.67772e+07]" in folding.refusal(
+        MEAN, acc, Report(0, 0, {}, 1.0, {}, forwarded=heavy), context(0)
+    )
+    other = folding.zero(MEAN, ServerState({"w": np.zeros(2, np.float32)}))
+    assert "another shape" in folding.refusal(MEAN, acc, Report(0, 0, {}, 1.0, {}, forwarded=other), context(0))
+
+
+def test_too_much_weight_refuses_the_report_and_not_the_run():
+    fold = replace(MEAN, total_weight=4.0)
+    acc = folded(fold, [(report(0, 1.0, 3.0), context(0))])
+    with pytest.raises(Refused, match="would exceed 4"):
+        folding.add(fold, acc, report(1, 9.0, 2.0), context(1))
+    assert folding.finish(fold, acc).mean["w"].tolist() == [1.0] * 3
+    named = replace(fold, enter=lambda weight, stats, c: Entry(weight, sum=str(c.task)))
+    both = folded(named, [(report(0, 1.0, 3.0), context(0)), (report(1, 1.0, 3.0), context(1))])
+    assert both.count == 2, "each sum has a limit of its own"
