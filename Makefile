@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test lint bench peers docs proto clean
+.PHONY: setup demo test soak lint bench peers docs proto clean
 setup: $(READY)
 
 # Stale means: the declared dependencies are newer than the last successful installation.
@@ -20,6 +20,10 @@ demo: setup
 test: setup
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/runtime/executors/test_ray.py
 	@$(BIN)/python -m pytest tests/runtime/executors/test_ray.py  # alone: a cluster of its own needs both cores
+
+# Proofs that take long: kills at many moments, thousands of worlds, the whole matrix of passes.
+soak: setup
+	@FEDFLEET_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/soak
 
 lint: setup
 	@$(BIN)/ruff check .

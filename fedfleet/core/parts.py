@@ -50,11 +50,12 @@ class Offer:
 class Algorithm:
     """What client and server compute, both halves in one value.
 
-    `offer(server, client, settings)` is what goes down, `local(client, settings)` the client's half. `accept(server, report)` turns
-    what arrived into what is folded (a decoder); it raises Refused with the reason if that cannot be done.
-    `cost(server, asked, samples)` is what a wave costs before anyone trained; without it the cost follows from the offer, the chain
-    of passes and what the fold takes. `personal(params, memory)` is the model that a client would use, from the global
-    one and its own memory; `tune(client)` a pass that each client makes before it is judged.
+    `offer(server, client, settings)` is what goes down, `local(client, settings)` the client's half.
+    `accept(server, report, context)` turns what arrived into what is folded (a decoder), with the server as it is at the
+    commit; it raises Refused with the reason if that cannot be done. `cost(server, asked, samples)` is what a wave costs
+    before anyone trained; without it the cost follows from the offer, the chain of passes and what the fold takes: whoever
+    sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
+    use, from the global one and its own memory; `tune(client)` a pass that each client makes before it is judged.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
     `pooled`: one task a round trains on everybody's data at the server (the centralized bound).
     """
@@ -66,7 +67,7 @@ class Algorithm:
     fold: Fold
     apply: Callable[[ServerState, Aggregate], ServerState]
     cost: Callable[[ServerState, Assignments, Ints], Cost] | None = None
-    accept: Callable[[ServerState, Report], Report] | None = None
+    accept: Callable[[ServerState, Report, Context], Report] | None = None
     personal: Callable[[Tree, Slots], Tree] | None = None
     tune: Callable[[int], LocalPass] | None = None
     priced_by_value: bool = False

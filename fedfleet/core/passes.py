@@ -129,8 +129,9 @@ Objective = Callable[[Callable[[Tensors, Any], Any], Tensors, Tensors, Carried, 
 class Passed:
     """A stack of clients after their passes, as tensors with a leading client axis; inline is a stack of one.
 
-    `update` is what goes up, `memory` the slots that are replaced, `start` what each began with. `weight`, `steps`, `rates`, `keys`
-    and `tasks` are columns, one entry per client; `seed` and the last two address randomness.
+    `update` is what goes up (every leaf of one size for all clients), `memory` the slots that are replaced, `start` what each began
+    with. `weight`, `steps`, `rates`, `keys` and `tasks` are columns, one entry per client; `seed` and the last two address
+    randomness. `bytes_up`, a column too, is for hooks whose bytes depend on values (then the algorithm is `priced_by_value`).
     """
 
     update: Tensors
@@ -143,6 +144,7 @@ class Passed:
     keys: np.ndarray[Any, Any]
     tasks: np.ndarray[Any, Any]
     seed: int
+    bytes_up: np.ndarray[Any, Any] | None = None
 
 
 Before = Callable[["Job"], "Job"]
@@ -153,11 +155,11 @@ After = Callable[[Passed], Passed]
 class LocalPass:
     """What one client trains. Kernels only train it; `runtime.executors.client_half` does everything around.
 
-    `train` says which names are trained (the rest stay frozen), `keep` which stay home in the client's memory, `sends` which go up
-    (default: every floating leaf that is not kept), `slots` what else the client remembers, `then` what it trains next from
-    where it is. `before` runs on the job before anything else, outermost first; `after` on the stack at the end, innermost
-    first. `weigh` is what a report weighs in the mean. Of a `then`, only optimiser, batches, rate, terms, objective and train
-    count.
+    `train` says which names are trained (the rest stay frozen), `keep` which stay home in the client's memory, `sends` which
+    go up (default: every leaf that is not kept; counters and other integers travel as they are), `slots` what else the client
+    remembers, `then` what it trains next from where it is. `before` runs on the job before anything else, outermost first;
+    `after` on the stack at the end, innermost first. `weigh` is what a report weighs in the mean. Of a `then`, only optimiser,
+    batches, rate, terms, objective and train count.
     """
 
     optimiser: Optimiser

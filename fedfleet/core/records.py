@@ -208,8 +208,10 @@ class Decision(NamedTuple):
     """What a policy wants now. `commit` folds what has arrived; `abandon` ends the round without a new model, and why.
 
     `wake_at` is restated with every decision: None wants no wake-up. `others`: nobody who was asked in this round is asked
-    again. `drop` gives up the running tasks whose model is at least so many versions old (0: all of them), `drop_before`
-    those that were sent before this time. `keep` replaces the policy's memory; None leaves it as it is.
+    again. `drop` gives up the running tasks whose model is at least so many versions old (0: all of them; to allow a
+    staleness of s, say s + 1), `drop_before` those that were sent before this time; both happen before this decision commits.
+    `keep` replaces the policy's memory; None leaves it as it is. A policy must not ask twice in one instant: when candidates
+    were just `answered`, or what it sent was lost at once, it should wake later.
     """
 
     ask: int = 0

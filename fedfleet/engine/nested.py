@@ -29,7 +29,12 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
     """
     half = algorithm.local(0, NO_SETTINGS)
     remembers = isinstance(half, LocalPass) and half.remembers()
-    if remembers or algorithm.personal is not None or algorithm.accept is not None:
+    if algorithm.accept is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} decodes what devices send, which edges cannot do yet; "
+            "use another algorithm"
+        )
+    if remembers or algorithm.personal is not None:
         raise BadInput(
             f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
             "use another algorithm"

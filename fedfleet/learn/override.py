@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.core.charging import cost_of
 from fedfleet.core.parts import Algorithm, Offer, Pass
-from fedfleet.core.records import Assignments, Cost, Ints, ServerState, Settings
+from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, Settings
 
 
 def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...], clients: int) -> Algorithm:
@@ -36,8 +36,15 @@ def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...
                     column[mine] = _column(other, name, len(mine))
         return Cost(**total)
 
+    def accept(server: ServerState, report: Report, context: Context) -> Report:
+        own = everyone[which[report.client]].accept
+        return report if own is None else own(server, report, context)
+
+    decodes = any(one.accept is not None for one in everyone)
     priced = any(one.cost is not None for one in everyone)
-    return replace(algorithm, local=local, offer=offer, cost=cost if priced else None)
+    return replace(
+        algorithm, local=local, offer=offer, cost=cost if priced else None, accept=accept if decodes else None
+    )
 
 
 def _column(cost: Cost, name: str, n: int) -> np.ndarray:

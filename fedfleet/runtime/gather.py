@@ -20,7 +20,7 @@ from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected,
 from fedfleet.core.trees import Array, Tree
 from fedfleet.runtime.memory import ClientMemory
 
-Accept = Callable[[ServerState, Report], Report]
+Accept = Callable[[ServerState, Report, Context], Report]
 
 
 def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int], waves: Iterable[Wave]) -> list[Job]:
@@ -74,13 +74,21 @@ def admit(
 ) -> str | None:
     """Decode, check and add one report; why it was refused, None if it is in. Whoever takes reports in needs nothing else."""
     try:
-        report = report if accept is None else accept(server, report)
+        report = report if accept is None else _decoded(accept, server, report, context)
         why = folding.refusal(fold, acc, report, context)
         if why is None:
             folding.add(fold, acc, report, context)
         return why
     except Refused as wrong:
         return str(wrong)
+
+
+def _decoded(accept: Accept, server: ServerState, report: Report, context: Context) -> Report:
+    """What a decoder makes of a report; one that chokes on it refuses it, and never ends the run."""
+    try:
+        return accept(server, report, context)
+    except (AttributeError, KeyError, IndexError, ValueError, TypeError) as wrong:
+        raise Refused(f"it cannot be decoded ({type(wrong).__name__}: {wrong})") from wrong
 
 
 def fold_reports(

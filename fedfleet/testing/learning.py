@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedfleet.core import folding
@@ -84,10 +86,36 @@ def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
     assert {n: v.shape for n, v in after.params.items()} == {n: v.shape for n, v in server.params.items()}
     assert all(np.isfinite(v).all() for v in after.params.values()), "the new model must be finite"
     assert content_hash(server.params) == before, "apply must not change the state it was given"
+    _check_decoder(algorithm, server, first[0])
+    # Once more from what they remember now: a second task must fit the first one's memory.
+    twice = list(execute.train([replace(job, memory=r.memory or {}) for job, r in zip(jobs, first, strict=True)]))
+    acc = folding.zero(algorithm.fold, server)
+    for report in twice:
+        why = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
+        assert why is None, f"its own fold refuses what a client with memory sends: {why}"
     if algorithm.personal is not None:
         own = algorithm.personal(after.params, first[0].memory or {})
         next(iter(execute.evaluate([Trial(own, rows[0])])))
-    check_fold(algorithm.fold, server, [r if algorithm.accept is None else algorithm.accept(server, r) for r in first])
+    check_fold(algorithm.fold, server, [_accepted(algorithm, server, r) for r in first])
+
+
+def _accepted(algorithm: Algorithm, server: ServerState, report: Report) -> Report:
+    return report if algorithm.accept is None else algorithm.accept(server, report, Context(0, 1.0, report.client))
+
+
+def _check_decoder(algorithm: Algorithm, server: ServerState, report: Report) -> None:
+    """Garbled reports are refused with a reason, whatever is wrong with them."""
+    spoils = [
+        {},
+        {n: v[..., :-1] if v.ndim else v for n, v in report.update.items()},
+        {n: np.full_like(v, np.nan) if np.issubdtype(v.dtype, np.floating) else v for n, v in report.update.items()},
+        {f"odd {n}": v for n, v in report.update.items()},
+    ]
+    for update in spoils if report.update else ():
+        acc = folding.zero(algorithm.fold, server)
+        context = Context(0, 1.0, report.client)
+        why = admit(algorithm.fold, server, acc, replace(report, update=update), context, algorithm.accept)
+        assert why, "a garbled report must be refused with a reason"
 
 
 def _job(algorithm: Algorithm, server: ServerState, client: int, rows) -> Job:

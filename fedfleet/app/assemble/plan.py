@@ -84,6 +84,6 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
 def _check_cohort(pace: Policy, clients: int, what: str) -> None:
     if pace.cohort > clients:
         raise BadInput(
-            f"pace.cohort: a cohort of {pace.cohort} is larger than the fleet of {clients} {what}; "
-            "lower pace.cohort or raise world.clients"
+            f"pace: {pace.name!r} wants {pace.cohort} clients at once, which is larger than the fleet of {clients} {what}; "
+            "lower that number or raise world.clients"
         )

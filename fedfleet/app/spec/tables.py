@@ -67,7 +67,7 @@ def check_table(
                 raise BadInput(f"{where} needs the key {key!r}")
             found[key] = parameter.default
         elif inner is not None:
-            nested = table[key]
+            nested = {"use": table[key]} if isinstance(table[key], str) else table[key]
             if not isinstance(nested, Mapping):
                 raise BadInput(f'{where}.{key}: {nested!r} is not a table; write {key} = {{ use = "NAME" }}')
             found[key] = resolve_part(inner, nested, f"{where}.{key}")

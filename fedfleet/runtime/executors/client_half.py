@@ -137,14 +137,11 @@ def reports(group: Sequence[Begun], ended: Ended) -> Iterator[Report]:
         # Copies of what is kept: a view would keep the whole stack alive.
         own = {slot: {n: np.array(v[c]) for n, v in tree.items()} for slot, tree in memory.items()} or None
         mine = {n: v[c] for n, v in update.items()}
-        yield Report(
-            begun.job.task,
-            begun.job.client,
-            mine,
-            float(found.weight[c]),
+        stats, nbytes = (
             stats_of(begun, ended.tallies, c, norms[c]),
-            own,
+            None if found.bytes_up is None else float(found.bytes_up[c]),
         )
+        yield Report(begun.job.task, begun.job.client, mine, float(found.weight[c]), stats, own, nbytes)
 
 
 def stats_of(begun: Begun, tallies: Tallies, c: int, norm: float) -> dict[str, float]:

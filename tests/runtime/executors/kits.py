@@ -23,6 +23,8 @@ def kit(text):
     """Algorithm and executor, with the trouble that the first line asks for."""
     line, _, spec = text.partition("\n")
     says = json.loads(line)
+    if "matrix" in says:
+        return matrix(says["matrix"])
     if spec:
         from fedfleet.app.assemble import rebuild_kit
 
@@ -45,6 +47,19 @@ def kit(text):
             yield from inner.train([job])
 
     return algorithm, replace(inner, train=train)
+
+
+def matrix(name):
+    """Every cell of the matrix of passes: which one, and whose, a job's settings say."""
+    from fedfleet.runtime.executors.inline import inline
+    from fedfleet.testing.passes import pass_of
+    from tests.testing.models import TASKS
+
+    task = TASKS[name]()
+    names = list(task.init(0))
+    return replace(consensus(), local=lambda client, settings: pass_of(int(settings["case"]), client, names)), inline(
+        task
+    )
 
 
 def beginners(folder, task):

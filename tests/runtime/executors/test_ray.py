@@ -19,15 +19,19 @@ from fedfleet.app import cli
 from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import Trial
+from fedfleet.core.parts import Offer, Trial
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.executors import ray as ours
+from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.parcels import Recipe
 from fedfleet.runtime.simulate import simulate
+from fedfleet.testing import check_executor
+from fedfleet.testing.passes import SINGLES, cases
 from fedfleet.testing.toys import opaque_executor
 from tests.app.specs import written
 from tests.runtime.executors.kits import beginners, misled
 from tests.runtime.executors.test_parcels import same, toy_jobs
+from tests.testing.models import TASKS
 
 pytestmark = pytest.mark.slow
 
@@ -187,7 +191,7 @@ def test_reports_come_in_order_and_what_was_offered_is_stored_once(shared, monke
     monkeypatch.setattr(shared.ray, "put", lambda tree: stored.append(tree) or put(tree))
     models = [{"w": np.full(4, v, np.float32)} for v in (0.25, 0.5)]
     # Every client is offered a dictionary of its own, with the arrays of one of two models.
-    jobs = [replace(job, offered=dict(models[job.client % 2])) for job in toy_jobs(40)]
+    jobs = [replace(job, offer=Offer(dict(models[job.client % 2]))) for job in toy_jobs(40)]
     execute = ours.ray_executor(misled(pauses={"0": 0.5}), opaque_executor(), workers=2)
     reports = list(execute.train(jobs))
     assert len(stored) == 2
@@ -268,3 +272,14 @@ def test_an_own_model_is_refused():
     data = (np.zeros((40, 5), np.float32), np.arange(40) % 2)
     with pytest.raises(BadInput, match="own model"):
         fedfleet.run({"run": {"execute": "ray"}}, model=torch.nn.Linear(5, 2), data=data)
+
+
+def test_every_kind_of_pass_has_the_bits_of_inline_on_workers(shared):
+    task = TASKS["dense"]()
+    execute = ours.ray_executor(misled(matrix="dense"), inline(task), workers=2)
+    try:
+        some = [case for i, case in enumerate(cases(task)) if i % 6 == 0 or case.name in SINGLES]
+        assert check_executor(execute, task, same_bits=True, only=some).cells == len(some)
+    finally:
+        if execute.close is not None:
+            execute.close()

@@ -1,0 +1,17 @@
+"""Every cell of the matrix of passes, on every model, form and number of threads."""
+
+import pytest
+
+from fedfleet.runtime.executors.stacked.executor import stacked
+from fedfleet.testing import check_executor
+from fedfleet.testing.passes import cases
+from tests.testing.models import TASKS
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("form", ["merged", "loop"])
+@pytest.mark.parametrize("name", TASKS)
+def test_every_cell(name, form, threads):
+    task = TASKS[name]()
+    found = check_executor(stacked(task, form=form, threads=threads), task)
+    assert found.cells == len(list(cases(task)))
