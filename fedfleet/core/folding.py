@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,11 +19,11 @@ from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Array, Tree, mismatch
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """How one report enters: with which weight, its update scaled by `factor` (in [-1, 1]), into the sum of which name.
 
     `parts` is the share of the weight that single leaves, or single elements of a leaf, get; 0 where nothing was trained.
+    A named tuple: one is made for every report.
     """
 
     weight: float
@@ -140,6 +141,28 @@ def entry_refusal(fold: Fold, entry: Entry) -> str | None:
     return exact.weight_refusal(entry.weight, fold.total_weight)
 
 
+def take(fold: Fold, acc: Folding, report: Report, context: Context) -> str | None:
+    """Check one report and add it; why it was refused, None if it is in."""
+    try:
+        if report.forwarded is not None or fold.combine is not None:
+            why = refusal(fold, acc, report, context)
+            if why is None:
+                add(fold, acc, report, context)
+            return why
+        why = exact.refusal(report.update, report.weight, acc.like, acc.scales, fold.total_weight)
+        if why is not None:
+            return why
+        entry = fold.enter(report.weight, report.stats, context)
+        if entry != (report.weight, 1.0, "", None):  # else nothing is new about it
+            why = entry_refusal(fold, entry)
+            if why is not None:
+                return why
+        _enter(fold, acc, report, entry)
+    except Refused as wrong:
+        return str(wrong)
+    return None
+
+
 def add(fold: Fold, acc: Folding, report: Report, context: Context) -> Folding:
     """One more report, which `refusal` has let pass. Refused if the sum can take no more weight; then nothing changes."""
     if report.forwarded is not None:
@@ -147,7 +170,11 @@ def add(fold: Fold, acc: Folding, report: Report, context: Context) -> Folding:
     if fold.combine is not None:
         acc.collected.append((report, context))
         return acc
-    entry = fold.enter(report.weight, report.stats, context)
+    _enter(fold, acc, report, fold.enter(report.weight, report.stats, context))
+    return acc
+
+
+def _enter(fold: Fold, acc: Folding, report: Report, entry: Entry) -> None:
     into = sum_for(acc, entry.sum)
     full = exact.overweight(into, entry.weight, fold.total_weight)
     if full:
@@ -156,7 +183,6 @@ def add(fold: Fold, acc: Folding, report: Report, context: Context) -> Folding:
         into, report.update, entry.weight, acc.scales,
         factor=entry.factor, parts=entry.parts, total_weight=fold.total_weight,
     )  # fmt: skip
-    return acc
 
 
 def sum_for(acc: Folding, name: str) -> exact.Accumulator:

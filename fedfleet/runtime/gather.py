@@ -15,7 +15,7 @@ from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.folding import Fold, Folding
 from fedfleet.core.parts import DataSource, Executor, Folded, Job, Offer, Plan, Trial, World
-from fedfleet.core.passes import NO_MEMORY
+from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected, Report, Score, ServerState, Slots, Wave
 from fedfleet.core.trees import Array, Tree
 from fedfleet.runtime.memory import ClientMemory
@@ -35,7 +35,7 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
             columns = tuple(c.tolist() for c in (own.asked.clients, own.keys, own.asked.steps, own.asked.share))
         slot = task - own.first
         client, key, steps, share = (column[slot] for column in columns)
-        settings = settings_at(own.asked, slot)
+        settings = settings_at(own.asked, slot) if own.asked.settings else NO_SETTINGS
         rows = training_rows(data, client, own.round, share)
         offer, local = algorithm.offer(own.server, client, settings), algorithm.local(client, settings)
         remembered = memory.of_task(task) if memory.lent else NO_MEMORY
@@ -73,12 +73,10 @@ def admit(
     fold: Fold, server: ServerState, acc: Folding, report: Report, context: Context, accept: Accept | None = None
 ) -> str | None:
     """Decode, check and add one report; why it was refused, None if it is in. Whoever takes reports in needs nothing else."""
+    if accept is None:
+        return folding.take(fold, acc, report, context)
     try:
-        report = report if accept is None else _decoded(accept, server, report, context)
-        why = folding.refusal(fold, acc, report, context)
-        if why is None:
-            folding.add(fold, acc, report, context)
-        return why
+        return folding.take(fold, acc, _decoded(accept, server, report, context), context)
     except Refused as wrong:
         return str(wrong)
 

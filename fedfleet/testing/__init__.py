@@ -3,13 +3,26 @@
     from fedfleet.testing import check_selector
     check_selector(my_selector())
 
-Each raises AssertionError with the rule that was broken.
+Each raises AssertionError with the rule that was broken. They load on first use: those of executors need torch.
 """
 
-from fedfleet.testing.executing import check_executor, check_kinks
-from fedfleet.testing.learning import check_algorithm, check_fold
-from fedfleet.testing.sources import check_data_source, check_device_source, check_partition, check_state_source
-from fedfleet.testing.steering import check_policy, check_selector
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedfleet.testing.executing import check_executor, check_kinks
+    from fedfleet.testing.learning import check_algorithm, check_fold
+    from fedfleet.testing.sources import check_data_source, check_device_source, check_partition, check_state_source
+    from fedfleet.testing.steering import check_policy, check_selector
+
+_HOMES = {
+    "executing": ("check_executor", "check_kinks"),
+    "learning": ("check_algorithm", "check_fold"),
+    "sources": ("check_data_source", "check_device_source", "check_partition", "check_state_source"),
+    "steering": ("check_policy", "check_selector"),
+}
 
 __all__ = [
     "check_algorithm",
@@ -23,3 +36,10 @@ __all__ = [
     "check_selector",
     "check_state_source",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"fedfleet.testing.{home}"), name)
+    raise AttributeError(f"module 'fedfleet.testing' has no attribute {name!r}")
