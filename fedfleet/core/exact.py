@@ -126,8 +126,12 @@ def add(
     factor: float = 1.0,
     parts: Parts | None = None,
     total_weight: float = 2.0**24,
+    counted: int | None = None,
 ) -> Accumulator:
-    """The sum with one more weighted update; `factor` scales the update and not its weight, `parts` both, leaf by leaf."""
+    """The sum with one more weighted update; `factor` scales the update and not its weight, `parts` both, leaf by leaf.
+
+    `counted` is the weight in units, from whoever has worked it out already.
+    """
     _open(acc)
     for name, scale in scales.items():
         part = parts.get(name) if parts is not None else None
@@ -148,7 +152,7 @@ def add(
                 fine[a : a + _BLOCK] += np.rint((scaled - coarse) * 2.0**_LIMB_BITS).astype(np.int64)
         if part is not None:
             lack(acc, name, weight, part, acc.sums[name].shape, total_weight)
-    acc.weight += units(weight)
+    acc.weight += units(weight) if counted is None else counted
     acc.count += 1
     return acc
 

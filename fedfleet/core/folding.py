@@ -176,12 +176,12 @@ def add(fold: Fold, acc: Folding, report: Report, context: Context) -> Folding:
 
 def _enter(fold: Fold, acc: Folding, report: Report, entry: Entry) -> None:
     into = sum_for(acc, entry.sum)
-    full = exact.overweight(into, entry.weight, fold.total_weight)
-    if full:
-        raise Refused(full)
+    counted = exact.units(entry.weight)
+    if into.weight + counted > fold.total_weight * 2.0**60:
+        raise Refused(exact.overweight(into, entry.weight, fold.total_weight) or "it weighs too much")
     exact.add(
         into, report.update, entry.weight, acc.scales,
-        factor=entry.factor, parts=entry.parts, total_weight=fold.total_weight,
+        factor=entry.factor, parts=entry.parts, total_weight=fold.total_weight, counted=counted,
     )  # fmt: skip
 
 

@@ -96,14 +96,19 @@ class Wave:
         return len(self.asked.clients)
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a fold may know about a report beside the report itself; `settings` are those of its assignment."""
+_NO_SETTINGS: Settings = {}
+
+
+class Context(NamedTuple):
+    """What a fold may know about a report beside the report itself; `settings` are those of its assignment.
+
+    A named tuple: one is made for every report.
+    """
 
     staleness: int
     seconds: float
     client: int
-    settings: Settings = field(default_factory=dict[str, float])
+    settings: Settings = _NO_SETTINGS
     task: int = -1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fedfleet.core.charging import settings_at
 from fedfleet.core.commands import Command, Evaluate, FindCandidates, Gather, WakeAt
 from fedfleet.core.parts import Plan
+from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import FOLDED, Context
 from fedfleet.engine.state import Ending, Phase, RunState, endings
 
@@ -50,4 +51,6 @@ def evaluate_command(state: RunState) -> Evaluate:
 def _context(state: RunState, ended: Ending) -> Context:
     asked, slot = ended.wave.asked, ended.task - ended.wave.first
     staleness, client = state.book.version - ended.wave.version, int(asked.clients[slot])
-    return Context(staleness, ended.seconds, client, settings_at(asked, slot), ended.task)
+    return Context(
+        staleness, ended.seconds, client, settings_at(asked, slot) if asked.settings else NO_SETTINGS, ended.task
+    )

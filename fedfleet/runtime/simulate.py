@@ -140,14 +140,15 @@ def simulate(
     """
     sim, trace = resume or fresh(plan, world, execute, eager=eager, memory=memory), tracer()
 
-    def tell(events: Sequence[Event]) -> None:
-        if journal is not None:
-            journal.append(events)
-        if watch is not None:
-            watch(events)
-        if trace is not None:
-            trace("event", events)
+    listeners = [hear for hear in (journal.append if journal is not None else None, watch) if hear is not None]
+    if trace is not None:
+        listeners.append(lambda events: trace("event", events))
 
+    def tell_all(events: Sequence[Event]) -> None:
+        for hear in listeners:
+            hear(events)
+
+    tell = listeners[0] if len(listeners) == 1 else tell_all  # the hot path: a call for every event
     if resume is None:
         first = begin(plan)
         tell(first.outcomes)

@@ -97,7 +97,7 @@ def test_an_executor_that_ignores_the_context_is_caught():
     real = folding_in_place(task)
 
     def deaf(jobs, contexts, fold, server):
-        return real.fold(jobs, [replace(c, staleness=0) for c in contexts], fold, server)
+        return real.fold(jobs, [c._replace(staleness=0) for c in contexts], fold, server)
 
     with pytest.raises(AssertionError, match="in place differs"):
         check_executor(replace(real, fold=deaf), task, only=list(cases(task))[:1])
