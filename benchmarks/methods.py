@@ -17,7 +17,8 @@ from typing import Any
 from fedfleet.app.machine.bench import synthetic_task
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import Drift, LocalPass, Passed, Slot, zeros_like
-from fedfleet.learn.terms import with_pass, with_term
+from fedfleet.learn.compose import with_pass
+from fedfleet.learn.terms import with_term
 from fedfleet.learn.zoo import fedavg, fedprox
 from fedfleet.runtime.executors.bench import Bench, algorithm_jobs, compare_algorithm, fold_work, timed
 from fedfleet.runtime.executors.stacked.executor import stacked

@@ -8,8 +8,8 @@ from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import KEPT
 from fedfleet.core.records import Slots
 from fedfleet.core.trees import Tree
+from fedfleet.learn.compose import with_pass
 from fedfleet.learn.folds import mean
-from fedfleet.learn.terms import with_pass
 
 
 def pooled(algorithm: Algorithm) -> Algorithm:

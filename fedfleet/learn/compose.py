@@ -1,11 +1,15 @@
-"""Named methods as compositions, with each parameter declared once, where it is used."""
+"""How features are put together: named methods with each parameter declared once, and changes to every client's pass."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from dataclasses import replace
 
+from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm
+from fedfleet.core.passes import LocalPass
+from fedfleet.core.records import Settings
 from fedfleet.core.registry import parameters
 
 Builder = Callable[..., Algorithm]
@@ -38,3 +42,15 @@ def method(feature: Builder, inner: Builder) -> Builder:
     build.__doc__ = feature.__doc__
     build.__name__ = feature.__name__
     return build
+
+
+def with_pass(algorithm: Algorithm, otherwise: str, change: Callable[[LocalPass], LocalPass]) -> Algorithm:
+    """The algorithm whose clients' passes are changed in the same way; `otherwise` says why an opaque pass will not do."""
+
+    def local(client: int, settings: Settings) -> LocalPass:
+        inner = algorithm.local(client, settings)
+        if not isinstance(inner, LocalPass):
+            raise BadInput(f"{algorithm.name} has an opaque local pass, so {otherwise}")
+        return change(inner)
+
+    return replace(algorithm, local=local)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import NonNegative
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import GradientTerm, LocalPass, Pull
-from fedfleet.core.records import Settings
+from fedfleet.learn.compose import with_pass
 
 
 def proximal(algorithm: Algorithm, *, mu: NonNegative = 0.01) -> Algorithm:
@@ -28,15 +26,3 @@ def with_term(algorithm: Algorithm, term: GradientTerm) -> Algorithm:
         return replace(inner, terms=(*inner.terms, term), then=then)
 
     return with_pass(algorithm, "no term can be added to it", more)
-
-
-def with_pass(algorithm: Algorithm, otherwise: str, change: Callable[[LocalPass], LocalPass]) -> Algorithm:
-    """The algorithm whose clients' passes are changed in the same way; `otherwise` says why an opaque pass will not do."""
-
-    def local(client: int, settings: Settings) -> LocalPass:
-        inner = algorithm.local(client, settings)
-        if not isinstance(inner, LocalPass):
-            raise BadInput(f"{algorithm.name} has an opaque local pass, so {otherwise}")
-        return change(inner)
-
-    return replace(algorithm, local=local)

@@ -9,9 +9,9 @@ from fedfleet.core.charging import cost_of, epochs_of, settings_at, steps_of
 from fedfleet.core.parts import Offer
 from fedfleet.core.records import Assignments, Cost, ServerState, whole_work
 from fedfleet.learn.bounds import kept_home
+from fedfleet.learn.compose import with_pass
 from fedfleet.learn.folds import mean
 from fedfleet.learn.override import overridden
-from fedfleet.learn.terms import with_pass
 from fedfleet.learn.zoo import fedavg, fedprox
 from fedfleet.testing.toys import consensus
 

@@ -13,7 +13,8 @@ from fedfleet.core.records import NOTHING, Decision
 from fedfleet.core.registry import register
 from fedfleet.core.rng import stream
 from fedfleet.learn.averaging import fedavg
-from fedfleet.learn.terms import with_pass, with_term
+from fedfleet.learn.compose import with_pass
+from fedfleet.learn.terms import with_term
 from fedfleet.runtime.journal import digest_of
 
 BASE = {

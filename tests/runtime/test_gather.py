@@ -12,8 +12,8 @@ from fedfleet.core.parts import Offer
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.bounds import own_leaves
+from fedfleet.learn.compose import with_pass
 from fedfleet.learn.folds import mean
-from fedfleet.learn.terms import with_pass
 from fedfleet.learn.zoo import local_only
 from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.executors.inline import inline
