@@ -16,7 +16,7 @@ def main() -> None:
     import numpy as np
 
     from fedfleet.choose.uniform import uniform
-    from fedfleet.core.events import Evaluated, Event
+    from fedfleet.core.events import Evaluated
     from fedfleet.core.parts import DataSource, Plan, Task, World
     from fedfleet.core.records import Stop
     from fedfleet.core.registry import builder
@@ -49,13 +49,19 @@ def main() -> None:
     world = World(keys, homogeneous()(keys, 0), always_on()(keys, 0), data)
     stop = Stop(rounds=asked.rounds, evaluate_every=10)
     plan = Plan(0, fedavg(lr=0.1, epochs=1, batch=10), uniform(), readiness(50), stop, made.init(0), 1000)
-    log: list[Event] = []
+    log: list[Evaluated] = []
     journal = journals.in_memory()
     start = time.perf_counter()
     execute = inline(made) if asked.execute == "inline" else stacked(made, device=asked.device, tf32=asked.tf32)
-    simulate(plan, world, execute, journal=journal, watch=log.extend)
+    simulate(
+        plan,
+        world,
+        execute,
+        journal=journal,
+        watch=lambda events: log.extend(e for e in events if isinstance(e, Evaluated)),
+    )
     seconds = time.perf_counter() - start
-    scores = [e.correct / e.total for e in log if isinstance(e, Evaluated)]
+    scores = [e.correct / e.total for e in log]
     last = scores[-10:]  # of the last hundred rounds: single ones swing
     print(f"{asked.images} images, {asked.execute}, {asked.rounds} rounds on {asked.device}{' with tf32' if asked.tf32 else ''}: "
           f"{seconds:.1f} s ({1000 * seconds / asked.rounds:.1f} ms a round, warming up included), "

@@ -16,7 +16,7 @@ from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.runs import finished, perform
 from fedfleet.app.spec import Spec, load_spec, resolve, with_words
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import Event
+from fedfleet.core.events import Event, without_sums
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.measure.summary import summary
@@ -70,7 +70,9 @@ def run(
     setup = assemble(resolved, task(resolved.seed) if task else None)
     journal, events = journals.in_memory(), list[Event]()
     with executing(setup) as execute:
-        done = simulate(setup.plan, setup.world, execute, journal=journal, watch=events.extend)
+        done = simulate(
+            setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more))
+        )
     metrics = {**summary(events), "digest": journal.digest, "spec_digest": resolved.digest}
     for warning in metrics["warnings"]:
         warnings.warn(warning, stacklevel=2)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedfleet.core.names import ModelName
@@ -161,6 +161,11 @@ class RunEnded:
 
     time: float
     reason: str
+
+
+def without_sums(events: Iterable[Event]) -> list[Event]:
+    """The events without the sums that gatherings hold: whoever keeps a whole run in memory has no room for those."""
+    return [replace(e, aggregate=None) if isinstance(e, ReportsGathered) else e for e in events]
 
 
 Fact = CandidatesSeen | Probed | TaskArrived | TaskLost | TimerFired | ReportsGathered | Evaluated
