@@ -11,7 +11,7 @@ import torch
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Job, Offer, Trial
 from fedfleet.core.passes import BatchPlan, LocalPass
-from fedfleet.core.registry import builder
+from fedfleet.core.registry import builder, names, parameters
 from fedfleet.learn.optimisers import sgd
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.tasks.task import first_parameters, hold_out
@@ -62,3 +62,19 @@ def test_first_parameters_depend_on_the_seed_alone():
     a, b, c = first_parameters(build, 1), first_parameters(build, 1), first_parameters(build, 2)
     assert np.array_equal(a["weight"], b["weight"]) and not np.array_equal(a["weight"], c["weight"])
     assert torch.equal(torch.random.get_rng_state(), before), "nobody else's draws are disturbed"
+
+
+@pytest.mark.parametrize("name", names("tasks"))
+def test_tasks_start_the_same_from_the_same_seed(name):
+    try:
+        task = builder("tasks", name)()(3)
+    except BadInput:  # its data is not on this machine
+        task = builder("tasks", name)(synthetic=True)(3)
+    a, b, c = task.init(3), task.init(3), task.init(4)
+    assert all(np.array_equal(a[n], b[n]) for n in a)
+    assert any(not np.array_equal(a[n], c[n]) for n in a)
+    if "test_users" in parameters(builder("tasks", name)):  # whole users are held out
+        left = np.setdiff1d(np.arange(len(task.dataset.y)), task.holdout)
+        assert not np.intersect1d(task.dataset.owner[task.holdout], task.dataset.owner[left]).size
+    else:
+        assert len(task.holdout) == round(0.2 * len(task.dataset.y))

@@ -1,4 +1,4 @@
-"""The checks of selectors and policies catch every kind of bad part, and let good ones pass."""
+"""Every registered selector and policy passes; the checks catch every kind of bad part, and let good ones pass."""
 
 import math
 
@@ -8,8 +8,20 @@ import pytest
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import NOTHING, Decision, whole_work
+from fedfleet.core.registry import names
 from fedfleet.testing import check_policy, check_selector
+from tests.testing.registered import built
 from tests.worlds import buffered, commits_at
+
+
+@pytest.mark.parametrize("name", names("selectors"))
+def test_selectors(name):
+    check_selector(built("selectors", name))
+
+
+@pytest.mark.parametrize("name", names("policies"))
+def test_policies(name):
+    check_policy(built("policies", name))
 
 
 def policy(decide, **parts):
@@ -86,6 +98,16 @@ def test_a_bad_policy_is_caught(name):
         check_policy(bad)
 
 
+def test_a_policy_that_asks_in_reply_to_candidates_is_caught():
+    with pytest.raises(AssertionError, match="in reply"):
+        check_policy(Policy("greedy", lambda book: Decision(ask=3), 3))
+
+
+def test_a_policy_that_never_ends_a_round_is_caught():
+    with pytest.raises(AssertionError, match="for ever"):
+        check_policy(Policy("asleep", lambda book: Decision(wake_at=book.now + 1), 3))
+
+
 @pytest.mark.parametrize("good", [commits_at(3, 2), buffered(2, 6), buffered(4, 4)], ids=lambda p: p.name)
 def test_a_good_policy_passes(good):
     check_policy(good)
@@ -158,6 +180,12 @@ def test_a_bad_selector_is_caught(name):
     bad, why = BAD_SELECTORS[name]
     with pytest.raises(AssertionError, match=why):
         check_selector(bad)
+
+
+def test_a_selector_that_picks_twice_is_caught():
+    twice = Selector("twice", lambda state, roster, n, draw: whole_work(np.repeat(roster.clients[:1], min(n, 2))))
+    with pytest.raises(AssertionError, match="twice"):
+        check_selector(twice)
 
 
 def fastest(state, roster, n, draw):

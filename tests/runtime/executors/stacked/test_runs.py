@@ -42,7 +42,7 @@ def test_stacked_learns_what_inline_learns():
 
 
 def test_a_model_that_falls_back_leaves_a_remark_in_the_journal(tmp_path, capsys):
-    fedfleet.register("tasks", "odd_task", "tests.runtime.executors.test_stacked_runs:odd_task")
+    fedfleet.register("tasks", "odd_task", "tests.runtime.executors.stacked.test_runs:odd_task")
     done = perform(resolve({**SPEC, "task": "odd_task", "stop": {"rounds": 2}}), tmp_path / "out")
     remarks = sqlite3.connect(tmp_path / "out/run.db").execute("SELECT note FROM events WHERE kind = 99").fetchall()
     assert done.metrics["rounds"] == 2
@@ -56,7 +56,7 @@ def odd_task():
     """Digits by a model that has no stacked form."""
     from fedfleet.tasks.digits import digits
     from fedfleet.tasks.task import make_task
-    from tests.runtime.executors.test_stacked import Odd
+    from tests.runtime.executors.cohorts import Odd
 
     class Digits(Odd):
         def __init__(self):

@@ -1,7 +1,8 @@
-"""Real processes on loopback: the wire ends with the simulation's model, and faults do not stop it."""
+"""The gRPC service: good and bad messages over a real channel, to a desk in this process and to a server in another."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,56 +12,25 @@ import grpc
 import numpy as np
 import pytest
 
-from fedfleet.app.runs import perform
+from fedfleet.app.runs.network import serve_run
 from fedfleet.app.runs.replay import replay_run
-from fedfleet.app.spec import load_spec
-from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, TaskArrived, TaskLost, TasksDropped
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, TaskArrived, TaskLost
 from fedfleet.core.trees import Tree, tree_map
 from fedfleet.runtime.journal import read
 from fedfleet.runtime.wire import fleet_pb2 as pb
+from fedfleet.runtime.wire import service as services
 from fedfleet.runtime.wire.codec import PROTOCOL, tree_from_bytes, tree_to_bytes
+from fedfleet.runtime.wire.desk import TaskDesk
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
-from tests.runtime.wire.fleet import READINESS, Fleet, deadline, fleet, wait_for
+from fedfleet.runtime.wire.service import Service, listening
+from tests.runtime.wire.fleet import Fleet, deadline, fleet
+from tests.runtime.wire.toys import LOOPBACK, errand
 from tests.worlds import only
 
 CLIENTS = range(3)
 
-
-def test_simulation_and_wire_end_with_the_same_bytes(tmp_path: Path) -> None:
-    with fleet(tmp_path, pace=READINESS, rounds=3, task="digits_mlp") as ours:
-        ours.serve()
-        for client in CLIENTS:
-            ours.start_device(client)
-        simulated = perform(load_spec(ours.spec), tmp_path / "simulated")
-        served = ours.answer("server", ours.server, 60)
-        done = [ours.answer(f"device{c}", ours.devices[c], 20) for c in CLIENTS]
-    assert (ours.out / "model.safetensors").read_bytes() == (tmp_path / "simulated/model.safetensors").read_bytes()
-    assert done == [{"client": c, "tasks": 3} for c in CLIENTS]
-    assert served.keys() == simulated.answer().keys()
-    same = ("rounds", "commits", "accuracy", "accuracy_clients", "bytes_up", "bytes_down")
-    assert [served[k] for k in same] == [simulated.metrics[k] for k in same]
-    hashes = [
-        [e.model_hash for e in only(ModelCommitted, events)] for events in (simulated.events, read(ours.out / "run.db"))
-    ]
-    assert hashes[0] == hashes[1]
-    replayed = replay_run(ours.out)
-    assert (replayed["ok"], replayed["verified_by"], replayed["model_file"]) == (True, "kept aggregates", "identical")
-    assert replayed["digest"] == served["digest"]
-
-
-def test_a_killed_device_does_not_stop_the_run(tmp_path: Path) -> None:
-    with fleet(tmp_path, pace=deadline(1.0), rounds=5, clients=2) as ours:
-        ours.serve()
-        ours.start_device(0)
-        ours.start_device(1)
-        wait_for(lambda: only(ModelCommitted, _events(ours)), 60, "first commit")
-        ours.devices[1].kill()
-        served = ours.answer("server", ours.server, 60)
-        done = ours.answer("device0", ours.devices[0], 20)
-    assert (served["rounds"], served["commits"], done["tasks"]) == (5, 5, 5)
-    assert {c for e in only(TasksDropped, _events(ours)) for c in e.clients.tolist()} <= {1}
-    assert 1 <= sum(e.client == 1 for e in only(TaskArrived, _events(ours))) < 5
-    assert replay_run(ours.out)["ok"]
+# ---- a server under attack ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +154,103 @@ def test_the_server_goes_on_and_its_journal_replays(attacked: tuple[Fleet, dict[
     assert [e.folded for e in only(ModelCommitted, _events(ours))] == [2, 3]
     replayed = replay_run(ours.out)
     assert (replayed["ok"], replayed["verified_by"], replayed["commits"]) == (True, "kept aggregates", 2)
+
+
+# ---- a desk in this process ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TaskDesk, Device]]:
+    """A desk for three clients, and a channel to it on which polls are short."""
+    monkeypatch.setattr(services, "_POLL_SECONDS", 0.05)
+    desk = TaskDesk(3)
+    with listening(Service(desk, "the spec", "abc"), desk, LOOPBACK, 1 << 20) as (address, server):
+        server.start()
+        with grpc.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
+            yield desk, Device(FleetStub(channel))
+
+
+def pulled(device: Device, client: int) -> pb.PullReply:
+    return device.stub.Pull(pb.PullRequest(client=client), timeout=10)
+
+
+def test_a_device_learns_what_is_trained(line: tuple[TaskDesk, Device]) -> None:
+    reply = line[1].enrol(2)
+    assert (reply.spec, reply.spec_digest) == ("the spec", "abc")
+
+
+def test_work_travels_whole_and_a_report_becomes_a_fact(line: tuple[TaskDesk, Device]) -> None:
+    desk, device = line
+    device.enrol(1)
+    assert pulled(device, 1).wait.seconds == 0.0  # it was kept on the line already
+    model = tree_to_bytes({"w": np.arange(3, dtype=np.float32)})
+    desk.hand_out([errand(7, 1, tensors=model)])
+    work = pulled(device, 1).work
+    assert (work.task, work.round, work.tensors, work.steps, work.share, work.seed) == (7, 0, model, 0, 1.0, 0)
+    assert device.report(7, 1, model, loss=0.5).accepted
+    fact, report = desk.next_fact(None, (), None)
+    assert isinstance(fact, TaskArrived)
+    assert (fact.task, fact.client, fact.bytes_up) == (7, 1, 12.0)
+    assert report is not None
+    assert (report.weight, dict(report.stats), report.update["w"].tolist()) == (1.0, {"loss": 0.5}, [0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("tensors", "weight", "why"),
+    [
+        (b"\x80\x04pickle", 1.0, "safetensors"),
+        (tree_to_bytes({"w": np.ones(2)}), 1.5, "more than the 1 that its samples give"),
+    ],
+    ids=["garbled", "heavy"],
+)
+def test_what_cannot_be_used_is_lost_once_and_for_all(
+    line: tuple[TaskDesk, Device], tensors: bytes, weight: float, why: str
+) -> None:
+    desk, device = line
+    device.enrol(0)
+    desk.hand_out([errand(7, 0)])
+    reply = device.report(7, 0, tensors, weight)
+    assert not reply.accepted
+    assert why in reply.reason
+    fact, _ = desk.next_fact(None, (), None)
+    assert isinstance(fact, TaskLost)
+    assert fact.reason == reply.reason
+    assert device.report(7, 0, tree_to_bytes({"w": np.ones(2)})).reason.startswith("not wanted")
+
+
+def test_where_every_line_is_taken_a_device_is_sent_away_for_a_while(
+    line: tuple[TaskDesk, Device], monkeypatch
+) -> None:
+    desk, device = line
+    monkeypatch.setattr(services, "_WAITING", 1)
+    crowded = Service(desk, "", "")
+    device.enrol(0)
+
+    class Call:
+        def is_active(self) -> bool:
+            return True
+
+    assert crowded._lines.acquire(blocking=False)
+    assert crowded.Pull(pb.PullRequest(client=0), Call()).wait.seconds == 1.0  # type: ignore[arg-type]
+    desk.hand_out([errand(7, 0)])
+    assert crowded.Pull(pb.PullRequest(client=0), Call()).work.task == 7  # type: ignore[arg-type]
+    crowded._lines.release()
+    desk.withdraw([7])
+    assert crowded.Pull(pb.PullRequest(client=0), Call()).wait.seconds == 0.0  # type: ignore[arg-type]
+    assert crowded._lines.acquire(blocking=False), "a call that was kept gives its line back"
+
+
+def test_the_end_is_told(line: tuple[TaskDesk, Device]) -> None:
+    desk, device = line
+    device.enrol(0)
+    desk.finish("rounds", 0.0)
+    assert pulled(device, 0).over.reason == "rounds"
+
+
+def test_a_port_that_is_taken_is_bad_input_and_leaves_no_folder(spec: Path, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(BadInput, match="taken"):
+            serve_run(spec, [], tmp_path / "out", f"127.0.0.1:{taken.getsockname()[1]}", None)
+    assert not (tmp_path / "out").exists()

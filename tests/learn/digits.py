@@ -1,0 +1,43 @@
+"""Short runs of a method on the embedded digits, which eight clients hold."""
+
+from functools import cache
+
+from fedfleet.choose.uniform import uniform
+from fedfleet.core.events import ModelCommitted
+from fedfleet.core.parts import Plan, World
+from fedfleet.core.records import Stop
+from fedfleet.core.rng import client_keys
+from fedfleet.pace.rounds import readiness
+from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.simulate import simulate
+from fedfleet.tasks.digits import digits_logreg
+from fedfleet.world.devices import homogeneous
+from fedfleet.world.partitions import dirichlet, hold
+from fedfleet.world.states import always_on
+from tests.worlds import only
+
+CLIENTS = 8
+
+
+@cache
+def task():
+    return digits_logreg()(0)
+
+
+@cache
+def world():
+    keys = client_keys(CLIENTS)
+    return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), hold(dirichlet(0.5), task(), keys, 0))
+
+
+def trained(algorithm, *, rounds=2, cohort=4):
+    """The events of a short run, and where it ended."""
+    events = []
+    plan = Plan(3, algorithm, uniform(), readiness(cohort), Stop(rounds=rounds), task().init(3), CLIENTS)
+    end = simulate(plan, world(), inline(task()), watch=events.extend)
+    return events, end
+
+
+def models(events):
+    """The hashes of the models that a run committed."""
+    return [e.model_hash for e in only(ModelCommitted, events)]

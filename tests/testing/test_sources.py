@@ -1,0 +1,169 @@
+"""Every registered source of a world passes its check; sources that break a rule do not."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedfleet import testing
+from fedfleet.core.parts import DataSource, DeviceSource, StateSource
+from fedfleet.core.registry import builder, names
+from fedfleet.core.rng import client_keys
+from fedfleet.tasks.digits import digits_logreg
+from tests.testing.registered import built
+
+KEYS = client_keys(30)
+TASK = digits_logreg()(0)
+
+
+@pytest.mark.parametrize("name", [n for n in names("devices") if not n.endswith("_file")])
+def test_devices(name):
+    testing.check_device_source(built("devices", name)(KEYS, 1), len(KEYS))
+
+
+@pytest.mark.parametrize("name", [n for n in names("states") if not n.endswith("_file")])
+def test_states(name):
+    testing.check_state_source(built("states", name)(KEYS, 1), len(KEYS))
+
+
+@pytest.mark.parametrize("name", names("partitions"))
+def test_partitions(name):
+    task = TASK
+    if name == "by_owner":
+        task = replace(TASK, dataset=replace(TASK.dataset, owner=np.arange(len(TASK.dataset.y)) % 20))
+    testing.check_partition(builder("partitions", name), task)
+
+
+# ---- devices that break a rule ------------------------------------------------------------------------------------
+
+
+def drifting():
+    calls = []
+
+    def seconds(clients, cost, start, tasks):
+        calls.append(clients)
+        return np.full(len(clients), float(len(calls)))
+
+    return seconds
+
+
+BAD_DEVICES = {
+    "answers differently": (drifting(), "asked twice"),
+    "faster with more work": (lambda clients, cost, start, tasks: 1.0 / cost.samples, "more work"),
+    "negative": (lambda clients, cost, start, tasks: -cost.samples, "not negative"),
+    "one number for all": (lambda clients, cost, start, tasks: np.ones(1), "one number per client"),
+    "looks at who else is asked": (
+        lambda clients, cost, start, tasks: cost.samples * len(clients),
+        "must not depend on who else",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_DEVICES)
+def test_a_device_source_that_breaks_a_rule_is_caught(name):
+    seconds, why = BAD_DEVICES[name]
+    with pytest.raises(AssertionError, match=why):
+        testing.check_device_source(DeviceSource(seconds, ["toy"] * 8), 8)
+
+
+def test_every_client_needs_a_kind():
+    with pytest.raises(AssertionError, match="a kind"):
+        testing.check_device_source(DeviceSource(lambda clients, cost, start, tasks: cost.samples, ["toy"]), 8)
+
+
+# ---- states that break a rule -------------------------------------------------------------------------------------
+
+
+def on(time):
+    return np.ones(8, np.bool_)
+
+
+def ends(clients, start, seconds):
+    return start + seconds
+
+
+def only_forward():
+    """Pure as long as time does not go back."""
+    latest = [0.0]
+
+    def online(time):
+        latest[0] = max(latest[0], time)
+        return np.full(8, int(latest[0] // (30 * 3600)) % 2 == 0)
+
+    return online
+
+
+BAD_STATES = {
+    "cannot go back": (StateSource(only_forward(), ends), "clock set back"),
+    "forgets a client": (StateSource(lambda time: on(time)[:-1], ends), "for every client|broadcast"),
+    "ends too early": (StateSource(on, lambda clients, start, seconds: start + seconds / 2), "at least 100 seconds"),
+    "never ends": (StateSource(on, lambda clients, start, seconds: start + seconds * np.inf), "at least 100 seconds"),
+    "ends earlier with more work": (
+        StateSource(on, lambda clients, start, seconds: start + 400.0 - seconds),
+        "more work must not end earlier",
+    ),
+    "takes time for nothing": (
+        StateSource(on, lambda clients, start, seconds: start + seconds + 1.0),
+        "no work ends at once",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("name", BAD_STATES)
+def test_a_state_source_that_breaks_a_rule_is_caught(name):
+    source, why = BAD_STATES[name]
+    with pytest.raises(AssertionError, match=why):
+        testing.check_state_source(source, 8)
+
+
+# ---- data that break a rule ---------------------------------------------------------------------------------------
+
+
+def held(shards, holdout=(), sizes=None):
+    """Clients that train on these rows, and hold nothing else."""
+    none = np.zeros(0, np.int64)
+    rows = [np.array(shard, np.int64) for shard in shards]
+    counts = np.array([len(r) for r in rows] if sizes is None else sizes)
+    return DataSource(
+        lambda client, split, round: rows[client] if split == "train" else none,
+        lambda round: counts,
+        none,
+        np.array(holdout, np.int64),
+    )
+
+
+def test_data_that_are_dealt_once_pass():
+    testing.check_data_source(held([[0, 2], [1]], [9]), 2, np.arange(3))
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (held([[0, 1], [1, 2]]), "exactly once"),
+        (held([[0], [2]]), "exactly once"),
+        (held([[0, 1, 2], []]), "something to train on"),
+        (held([[0, 1], [2]], [2]), "held by nobody"),
+        (held([[0, 1], [2]], sizes=[1, 1]), None),
+    ],
+    ids=["twice", "not at all", "an empty client", "the central test set", "other sizes"],
+)
+def test_data_that_break_a_rule_are_caught(source, why):
+    with pytest.raises(AssertionError, match=why):
+        testing.check_data_source(source, 2, np.arange(3))
+
+
+def test_a_partition_that_deals_differently_each_time_is_caught():
+    made = []
+
+    def restless():
+        made.append(None)
+        shift = len(made)
+        return lambda dataset, rows, clients, rng: (np.arange(len(rows)) + shift) % clients
+
+    with pytest.raises(AssertionError, match="the same seed must deal the same"):
+        testing.check_partition(restless, TASK)
+
+
+def test_a_partition_that_deals_by_the_numbers_of_its_clients_keeps_a_renamed_clients_data():
+    testing.check_partition(lambda: lambda dataset, rows, clients, rng: np.arange(len(rows)) % clients, TASK)
