@@ -23,6 +23,7 @@ def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, sampl
     done, batches, down = np.zeros(n), np.zeros(n), np.zeros(n)
     sizes: dict[tuple[int, ...], float] = {}
     alike: dict[LocalPass, list[int]] = {}
+    same: dict[int, list[int]] = {}  # by identity first: a value takes longer to find
     for i, client in enumerate(asked.clients.tolist()):
         settings = settings_at(asked, i)
         offer, local = algorithm.offer(server, client, settings), algorithm.local(client, settings)
@@ -34,7 +35,10 @@ def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, sampl
         if chain is None:  # an opaque pass is taken to see its shard once
             done[i] = np.ceil(asked.share[i] * samples[i])
         else:
-            alike.setdefault(chain, []).append(i)
+            mine = same.get(id(chain))
+            if mine is None:
+                mine = same[id(chain)] = alike.setdefault(chain, [])
+            mine.append(i)
     for chain, members in alike.items():
         at = np.array(members, np.int64)
         for stage in chain.stages():

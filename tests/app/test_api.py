@@ -5,6 +5,9 @@ import pytest
 import torch
 
 import fedfleet
+from fedfleet.core.errors import BadInput
+from fedfleet.core.labels import RunFacts
+from fedfleet.learn.zoo import fedavg
 from tests.app.specs import written
 
 SPEC = {"seed": 2, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 5}}
@@ -111,3 +114,38 @@ def test_the_bounds_enclose_it():
     assert apart["bytes_up"] == apart["bytes_down"] == together["bytes_up"] == 0.0
     assert apart["accuracy"] < 0.5, "no global model is learnt"
     assert apart["accuracy_clients"] > 0.6, "but the clients' own are"
+
+
+def test_own_data_that_is_not_finite_is_refused_by_its_row():
+    x, y = np.zeros((20, 3), np.float32), np.arange(20) % 2
+    x[7, 1] = np.nan
+    with pytest.raises(BadInput, match="1 of 20 inputs hold values that are not finite.*row 7"):
+        fedfleet.run({"world": {"clients": 2}}, model=torch.nn.Linear(3, 2), data=(x, y))
+
+
+def test_a_run_that_makes_no_model_warns():
+    spec = {"task": "digits_logreg", "algorithm": {"bound": 1e-9}, "pace": {"cohort": 2}, "stop": {"rounds": 2}}
+    with pytest.warns(UserWarning, match="no model was made: all 2 rounds failed"):
+        result = fedfleet.run(spec)
+    assert result.metrics["commits"] == 0
+
+
+def test_a_builder_may_ask_for_facts_of_the_run():
+    seen = []
+
+    def curious(*, lr: float = 0.1, about: RunFacts):
+        """FedAvg that wants to know."""
+        seen.append(about)
+        return fedavg(lr=lr)
+
+    fedfleet.register("algorithms", "curious", curious)
+    spec = {"seed": 9, "task": "digits_logreg", "algorithm": {"use": "curious"}, "pace": {"cohort": 2}}
+    fedfleet.run(
+        {
+            **spec,
+            "world": {"clients": 6},
+            "stop": {"rounds": 1},
+            "override": [{"clients": [1], "algorithm": {"lr": 0.2}}],
+        }
+    )
+    assert seen == [RunFacts(6, 9, 1)] * 2

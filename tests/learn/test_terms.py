@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from fedfleet.core.errors import BadInput
 from fedfleet.core.passes import Carried, Drift
 from fedfleet.learn.averaging import fedavg
-from fedfleet.learn.terms import proximal, with_pass, with_term
+from fedfleet.learn.compose import with_pass
+from fedfleet.learn.terms import proximal, with_term
 from fedfleet.learn.zoo import fedprox
 from fedfleet.testing.toys import consensus
 from tests.learn.digits import models, task, trained

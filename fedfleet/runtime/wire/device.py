@@ -15,7 +15,8 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Report
 from fedfleet.runtime.gather import training_rows
 from fedfleet.runtime.wire import fleet_pb2 as pb
-from fedfleet.runtime.wire.codec import (
+from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
+from fedfleet.runtime.wire.framing import (
     CHANNEL_OPTIONS,
     PROTOCOL,
     Garbled,
@@ -23,7 +24,6 @@ from fedfleet.runtime.wire.codec import (
     split_address,
     tree_to_bytes,
 )
-from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
 
 PATIENCE_SECONDS = 30.0  # how long a server may be out of reach
 _CALL_SECONDS = 60.0

@@ -16,10 +16,10 @@ import numpy as np
 from fedfleet.core.commands import Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, Fact, ModelCommitted, RoundFailed, TaskArrived, TaskLost, TimerFired
-from fedfleet.core.parts import Executor, Pass, Plan, World
+from fedfleet.core.parts import Executor, Offer, Pass, Plan, World
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Report, Roster, Wave
-from fedfleet.core.trees import Tree, tree_nbytes
+from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState, endings
 from fedfleet.runtime.acting import carry_out
@@ -29,8 +29,8 @@ from fedfleet.runtime.gather import evaluate, fold_reports
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.tracing import tracer
-from fedfleet.runtime.wire.codec import offer_to_bytes
 from fedfleet.runtime.wire.desk import Errand, TaskDesk
+from fedfleet.runtime.wire.framing import offer_to_bytes
 
 # At the end, how long devices that are still at work have to come and hear that it is over.
 _FAREWELL_SECONDS = 5.0
@@ -197,13 +197,14 @@ def next_fact(run: Serving) -> Fact:
 def errands(plan: Plan, world: World, wave: Wave) -> list[Errand]:
     """The tasks of a wave as they travel; a model that is offered to many is encoded once."""
     sizes = world.data.sizes(wave.round)
-    encoded: dict[int, tuple[Tree, bytes]] = {}  # the tree is held too, so that no other can take its id
+    encoded: dict[tuple[int, int], tuple[Offer, bytes]] = {}  # the offer is held too, so that no other can take its id
     found: list[Errand] = []
     for slot, client in enumerate(wave.asked.clients.tolist()):
         offered, share = plan.algorithm.offer(wave.server, client, NO_SETTINGS), float(wave.asked.share[slot])
-        if id(offered.params) not in encoded or offered.extra:
-            encoded[id(offered.params)] = (offered.params, offer_to_bytes(offered))
-        tensors, steps = encoded[id(offered.params)][1], int(wave.asked.steps[slot])
+        mark = id(offered.params), id(offered.extra) if offered.extra else 0
+        if mark not in encoded:
+            encoded[mark] = (offered, offer_to_bytes(offered))
+        tensors, steps = encoded[mark][1], int(wave.asked.steps[slot])
         heaviest = heaviest_report(plan.algorithm.local(client, NO_SETTINGS), math.ceil(share * sizes[client]))
         found.append(
             Errand(wave.first + slot, client, wave.round, tensors, steps, share, plan.seed, wave.time, heaviest)

@@ -14,9 +14,9 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Report
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.runtime.wire import fleet_pb2 as pb
-from fedfleet.runtime.wire.codec import CHANNEL_OPTIONS, PROTOCOL, Garbled, split_address, tree_from_bytes
 from fedfleet.runtime.wire.desk import Errand, RunOver, TaskDesk
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetServicer, add_FleetServicer_to_server
+from fedfleet.runtime.wire.framing import CHANNEL_OPTIONS, PROTOCOL, Garbled, split_address, tree_from_bytes
 
 _POLL_SECONDS = 5.0  # how long a device that has nothing to do is kept on the line
 _WAITING = 64  # how many may be kept so; each holds a thread, and reports need threads too

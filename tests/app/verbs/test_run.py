@@ -157,3 +157,18 @@ def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
         [*words[:-1], tmp_path / "straight", "--json"], check=True, capture_output=True, text=True
     )
     assert json.loads(again.stdout)["digest"] == json.loads(straight.stdout)["digest"]
+
+
+def test_a_run_that_made_no_model_says_why_and_exits_with_one(fedfleet, tmp_path):
+    code, out, err = fedfleet("run", written(tmp_path), "algorithm.bound=1e-9", "--out", tmp_path / "run", "--json")
+    answer = json.loads(out)
+    assert code == 1
+    assert answer["commits"] == 0
+    assert answer["failed_rounds"] == {"no report could be folded": answer["rounds"]}
+    assert "no model was made" in answer["warnings"][0]
+    assert "WARNING: no model was made" in err
+    assert "no model was made" in (tmp_path / "run/report.html").read_text()
+
+
+def test_a_rate_that_is_not_finite_is_refused(fedfleet, tmp_path):
+    refused(fedfleet("run", written(tmp_path), "algorithm.lr=inf", "--check"), "algorithm.lr = inf")

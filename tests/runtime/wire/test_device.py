@@ -14,9 +14,9 @@ from fedfleet.core.parts import DataSource, Executor, Job, Offer
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime.wire import device
 from fedfleet.runtime.wire import fleet_pb2 as pb
-from fedfleet.runtime.wire.codec import offer_to_bytes, tree_to_bytes
 from fedfleet.runtime.wire.desk import TaskDesk
 from fedfleet.runtime.wire.device import Rebuilt, attend, call, train
+from fedfleet.runtime.wire.framing import offer_to_bytes, tree_to_bytes
 from fedfleet.runtime.wire.service import Service, listening
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.runtime.wire.toys import LOOPBACK

@@ -29,8 +29,8 @@ from fedfleet.runtime import journal as journals
 from fedfleet.runtime.audit import audit
 from fedfleet.runtime.journal import read
 from fedfleet.runtime.wire import device
-from fedfleet.runtime.wire.codec import offer_from_bytes
 from fedfleet.runtime.wire.desk import TaskDesk
+from fedfleet.runtime.wire.framing import offer_from_bytes
 from fedfleet.runtime.wire.server import (
     Serving,
     check_servable,

@@ -20,9 +20,9 @@ from fedfleet.core.trees import Tree, tree_map
 from fedfleet.runtime.journal import read
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import service as services
-from fedfleet.runtime.wire.codec import PROTOCOL, tree_from_bytes, tree_to_bytes
 from fedfleet.runtime.wire.desk import TaskDesk
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
+from fedfleet.runtime.wire.framing import PROTOCOL, tree_from_bytes, tree_to_bytes
 from fedfleet.runtime.wire.service import Service, listening
 from tests.runtime.wire.fleet import Fleet, deadline, fleet
 from tests.runtime.wire.toys import LOOPBACK, errand

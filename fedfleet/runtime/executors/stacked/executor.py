@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.folding import Fold
 from fedfleet.core.parts import Executor, Folded, Job, Task, Trial
 from fedfleet.core.passes import SECOND, Carried, LocalPass
@@ -170,12 +170,22 @@ def train_stack(where: Place, twin: Twin, group: list[Begun]) -> Ended:
         where.computed += plan.computed
         laid, x, y = at_hand(where, plan)
         work = _in_order(Work(stage, laid, now, start, carried, second, rates), plan)
-        done = where.graphs.train(twin, work, x, y) if where.graphs is not None else None
-        done = _put_back(done or train_stage(twin, work, x, y), plan)
+        try:
+            done = where.graphs.train(twin, work, x, y) if where.graphs is not None else None
+            done = _put_back(done or train_stage(twin, work, x, y), plan)
+        except ValueError as wrong:  # a batch that a layer cannot take
+            small = _smallest(plan)
+            raise RunFailed(f"client {small.client}, task {small.task}: local training failed: {wrong}") from wrong
         now, second = done.end, done.second
         tallies = done.tallies if tallies is None else tallies.add(done.tallies)
     assert tallies is not None
     return Ended(start, now, tallies, carried, second)
+
+
+def _smallest(plan: Schedule) -> Job:
+    """Whose batch is the smallest."""
+    large = np.iinfo(np.int64).max
+    return plan.jobs[int(np.where(plan.sizes > 0, plan.sizes, large).min(0).argmin())]
 
 
 def _in_order(work: Work, plan: Schedule) -> Work:
@@ -219,42 +229,43 @@ def fold_jobs(
     where: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState
 ) -> Folded:
     """Train and add up on the device: the same integers as folding the reports one by one, and no report leaves it."""
-    claimed = sum(weight_of(job, job.local) for job in jobs if isinstance(job.local, LocalPass))
-    if claimed > fold.total_weight:  # some will be too much, and which of them depends on the order of the tasks
-        ready = {i: r for p, g, e in _trained(where, jobs) for i, r in zip(p, reports(g, e), strict=True)}
-        ready |= _literally(where, jobs)
-        return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts)
     sums = DeviceSums(fold, fold.like(server), where.device)
     rejected: list[Rejected] = []
     rows: list[tuple[int, Mapping[str, float]]] = []
-    memory: dict[int, tuple[int, Slots]] = {}
+    memory: list[tuple[int, int, Slots]] = []  # task, client, slots
     for places, group, ended in _trained(where, jobs):
         lost = next((n for n in sums.scales if n not in group[0].local.sent(ended.end)), None)
         if lost is not None and not group[0].local.after:
-            rejected += [
-                Rejected(b.job.task, b.job.client, f"client {b.job.client}: leaf {lost!r} is missing") for b in group
-            ]
+            rejected += [_rejected(begun.job, f"leaf {lost!r} is missing") for begun in group]
             continue
-        update, start, found, norms = _what_goes_up(group, ended, list(sums.scales))
-        weights, kept, peaks = found
+        update, start, (weights, kept, peaks), norms = _what_goes_up(group, ended, list(sums.scales))
         stats = [stats_of(begun, ended.tallies, c, norms[c]) for c, begun in enumerate(group)]
         entries = [fold.enter(float(weights[c]), stats[c], contexts[i]) for c, i in enumerate(places)]
-        for c, (begun, why) in enumerate(zip(group, sums.add(update, start, entries, peaks), strict=True)):
-            job = begun.job
+        reasons = sums.add(update, start, weights.tolist(), entries, peaks)
+        for c, (begun, why) in enumerate(zip(group, reasons, strict=True)):
             if why:
-                rejected.append(Rejected(job.task, job.client, f"client {job.client}: {why}"))
+                rejected.append(_rejected(begun.job, why))
                 continue
-            rows.append((job.task, stats[c]))
-            if kept and memory.get(job.client, (-1, {}))[0] < job.task:
-                memory[job.client] = job.task, resident(kept, c)
+            rows.append((begun.job.task, stats[c]))
+            if kept:
+                memory.append((begun.job.task, begun.job.client, resident(kept, c)))
+    if sums.full:  # who is refused then depends on the order of the tasks, which stacks do not keep
+        return _fold_reports(where, jobs, contexts, fold, server)
     other = _literally(where, jobs)
     literal = fold_in_order(fold, server, list(other.values()), [contexts[i] for i in other]) if other else None
     if literal is not None:
         rejected += literal.rejected
         rows += [(t, {n: float(v[k]) for n, v in literal.stats.items()}) for k, t in enumerate(literal.tasks.tolist())]
+        taken = set(literal.tasks.tolist())
+        memory += [(r.task, r.client, r.memory) for r in other.values() if r.task in taken and r.memory is not None]
     rows.sort(key=lambda row: row[0])
-    whole = sums.close(None if literal is None else literal.accumulator)
-    remembered = {client: slots for client, (_, slots) in memory.items()} | (dict(literal.memory) if literal else {})
+    try:
+        whole = sums.close(None if literal is None else literal.accumulator)
+    except Refused:  # both together are too much, and again the order of the tasks decides
+        return _fold_reports(where, jobs, contexts, fold, server)
+    remembered: dict[int, Slots] = {}
+    for _, client, slots in sorted(memory, key=lambda row: row[0]):
+        remembered[client] = {**remembered.get(client, {}), **slots}
     return Folded(
         whole,
         np.array([t for t, _ in rows], np.int64),
@@ -262,6 +273,19 @@ def fold_jobs(
         tuple(sorted(rejected, key=lambda r: r.task)),
         remembered,
     )
+
+
+def _rejected(job: Job, why: str) -> Rejected:
+    return Rejected(job.task, job.client, f"client {job.client}: {why}")
+
+
+def _fold_reports(
+    where: Place, jobs: Sequence[Job], contexts: Sequence[Context], fold: Fold, server: ServerState
+) -> Folded:
+    """The same by way of reports, in the order of the tasks."""
+    ready = {i: r for p, g, e in _trained(where, jobs) for i, r in zip(p, reports(g, e), strict=True)}
+    ready |= _literally(where, jobs)
+    return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts)
 
 
 def _what_goes_up(group: list[Begun], ended: Ended, names: list[str]):

@@ -31,13 +31,16 @@ class DeviceSums:
         self.flat: dict[str, torch.Tensor] = {}
         self.fine: dict[str, dict[str, torch.Tensor]] = {}
         self.heads: dict[str, exact.Accumulator] = {}
+        self.full = False  # was a report refused because a sum could take no more weight?
 
-    def add(self, end: Tensors, start: Tensors | None, entries: Sequence[Entry], peaks: np.ndarray) -> list[str | None]:
+    def add(
+        self, end: Tensors, start: Tensors | None, weights: Sequence[float], entries: Sequence[Entry], peaks: np.ndarray
+    ) -> list[str | None]:
         """Add a stack's updates; for each client None, or why it was refused and weighs nothing.
 
-        `peaks[leaf, client]` is the largest change of each leaf, as `changes` gives it.
+        `weights` are what the reports claim; `peaks[leaf, client]` is the largest change of each leaf, as `changes` gives it.
         """
-        reasons = self._refusals(entries, peaks)
+        reasons = self._refusals(weights, entries, peaks)
         for name in sorted({e.sum for e, why in zip(entries, reasons, strict=True) if why is None}):
             inside = [i for i, e in enumerate(entries) if e.sum == name and reasons[i] is None]
             self._add_to(name, end, start, {i: entries[i] for i in inside}, len(entries))
@@ -109,9 +112,9 @@ class DeviceSums:
             self.heads[name] = exact.Accumulator({}, {})
         return self.heads[name]
 
-    def _refusals(self, entries: Sequence[Entry], peaks: np.ndarray) -> list[str | None]:
-        """Why a client's update cannot be folded, by the same rules and in the same words as on the host."""
-        found: list[str | None] = [None] * len(entries)
+    def _refusals(self, weights: Sequence[float], entries: Sequence[Entry], peaks: np.ndarray) -> list[str | None]:
+        """Why a client's update cannot be folded, by the same rules, in the same order and words as on the host."""
+        found = [exact.weight_refusal(weight, self.fold.total_weight) for weight in weights]
         names = [n for n in self.scales if math.prod(self.shapes[n])]
         for name, row in zip(names, peaks, strict=True):
             bound = self.scales[name].bound
@@ -120,10 +123,11 @@ class DeviceSums:
                 found[c] = found[c] or f"leaf {name!r} {far}"
         heavy: dict[str, int] = {}
         for c, entry in enumerate(entries):
-            found[c] = entry_refusal(self.fold, entry) or found[c]
+            found[c] = found[c] or entry_refusal(self.fold, entry)
             if found[c] is None:
                 known = heavy.get(entry.sum, self.heads[entry.sum].weight if entry.sum in self.heads else 0)
                 found[c] = exact.overweight(exact.Accumulator({}, {}, known), entry.weight, self.fold.total_weight)
+                self.full |= found[c] is not None
                 heavy[entry.sum] = known + (exact.units(entry.weight) if found[c] is None else 0)
         return found
 

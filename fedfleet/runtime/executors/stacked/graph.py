@@ -128,6 +128,7 @@ def _record(twin: Twin, work: Work, alike: frozenset[str], lap: int, x: torch.Te
     )  # fmt: skip
 
     def run(count: int) -> tuple[Tensors, Tensors]:
+        twin.stack.fewest = width
         going = StageRun(twin, place, keeps=in_place)
         going.loss, going.squared = sums[0], sums[1]
         for t in range(count):

@@ -31,6 +31,7 @@ class Stack:
     trigger: torch.Tensor | None = None  # makes autograd visit fused leaves, whose weights ask for no gradient
     steps: int = 0  # how many steps the pass has; 0: unknown
     even: bool = True  # do all clients take all of these steps?
+    fewest: int = 0  # real samples of the client that has fewest in this step; 0: unknown
 
     def moves(self, leaf: Any) -> bool:
         """Does this leaf update itself now?"""

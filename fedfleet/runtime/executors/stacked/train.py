@@ -57,6 +57,7 @@ def train_stage(twin: Twin, work: Work, x: torch.Tensor, y: torch.Tensor) -> Tra
     full = bool((plan.sizes == plan.rows.shape[2]).all())
     for t, active in enumerate(plan.active):
         run.shrink(active)
+        twin.stack.fewest = int(plan.sizes[t, :active].min())
         weights = None if full else _real(sizes[t, :active], plan.rows.shape[2])
         where = None if places is None else places[t, :active]
         run.step(x[rows[t, :active].reshape(-1)], y[rows[t, :active].reshape(-1)], weights, where)

@@ -10,14 +10,17 @@ from torch import nn
 
 from fedfleet.core import folding
 from fedfleet.core.errors import RunFailed
+from fedfleet.core.folding import Entry
 from fedfleet.core.parts import Offer, Trial
-from fedfleet.core.records import Report, ServerState
+from fedfleet.core.passes import Slot
+from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
 from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import refuses, stacked, train_cohort
+from fedfleet.runtime.executors.stacked.executor import fold_jobs, refuses, stacked, train_cohort
 from fedfleet.runtime.executors.stacked.place import open_place
+from fedfleet.runtime.gather import fold_in_order
 from tests.runtime.executors.cohorts import (
     NOW,
     SMALL,
@@ -220,3 +223,41 @@ def test_a_cohorts_parameters_are_what_was_offered_and_what_was_learnt(form):
     for params, report, job in zip(train_cohort(where, jobs), inline(task).train(jobs), jobs, strict=True):
         for name, value in params.items():
             assert np.allclose(value.numpy(), job.offer.params[name] + report.update[name], atol=1e-5)
+
+
+def in_place_and_by_reports(task, jobs, fold):
+    """Two folds of the same jobs: where the updates are, and report by report."""
+    where = open_place(task, device="cpu", threads=1, form="merged", tf32=False, graphs=False)
+    server, contexts = ServerState(task.init(0)), [Context(0, 1.0, job.client, task=job.task) for job in jobs]
+    return fold_jobs(where, jobs, contexts, fold, server), fold_in_order(
+        fold, server, stacked(task).train(jobs), contexts
+    )
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0], ids=["as claimed", "raised by the fold"])
+def test_too_much_weight_refuses_the_same_reports_wherever_they_are_added(factor):
+    task = small_task(convolutions())
+    jobs = jobs_of(task, fedavg(lr=0.05), (4, 9, 20))
+    fold = replace(fedavg().fold, total_weight=30.0 * factor, enter=lambda w, stats, c: Entry(factor * w))
+    here, there = in_place_and_by_reports(task, jobs, fold)
+    assert here.tasks.tolist() == there.tasks.tolist() == [0, 1]
+    assert here.rejected == there.rejected
+
+
+def test_two_tasks_of_one_client_leave_the_slots_of_both():
+    task = small_task(convolutions())
+    base = fedavg(lr=0.05).local(0, {})
+    passes = [replace(base, slots=(Slot(name, lambda model: {"v": np.ones(1, np.float32)}),)) for name in "ab"]
+    jobs = [replace(job, client=7, local=p) for job, p in zip(jobs_of(task, fedavg(), (6, 5)), passes, strict=True)]
+    for done in in_place_and_by_reports(task, jobs, fedavg().fold):
+        assert set(done.memory[7]) == {"a", "b"}
+
+
+def test_a_batch_that_a_layer_cannot_take_names_the_client():
+    def build():
+        return nn.Sequential(nn.Flatten(), nn.Linear(144, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 5))
+
+    jobs = jobs_of(small_task(build), fedavg(batch=4), (8, 5, 4))
+    for execute in (inline(small_task(build)), stacked(small_task(build))):
+        with pytest.raises(RunFailed, match="client 1, task 1: local training failed"):
+            list(execute.train(jobs))

@@ -42,7 +42,8 @@ def both_ways(fold, *, stacks=((0, 1, 2, 3, 4),), apart=False, spoil=None):
         first = None if begun is None else {n: v[places] for n, v in begun.items()}
         peaks, _ = changes(part, first, list(sums.scales), len(places))
         entries = [fold.enter(WEIGHTS[c], {"steps": 2.0 + c}, contexts[c]) for c in places]
-        why |= zip(places, sums.add(part, first, entries, peaks), strict=True)
+        weights = [WEIGHTS[c] for c in places]
+        why |= zip(places, sums.add(part, first, weights, entries, peaks), strict=True)
     reports = [
         Report(c, c, {**{n: v[c] for n, v in up.items()}, "n": np.zeros(1, np.int64)}, WEIGHTS[c], {"steps": 2.0 + c})
         for c in range(CLIENTS)

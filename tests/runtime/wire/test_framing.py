@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Offer
 from fedfleet.core.trees import content_hash
-from fedfleet.runtime.wire.codec import (
+from fedfleet.runtime.wire.framing import (
     Garbled,
     offer_from_bytes,
     offer_to_bytes,
