@@ -119,7 +119,7 @@ def test_the_bounds_enclose_it():
 def test_own_data_that_is_not_finite_is_refused_by_its_row():
     x, y = np.zeros((20, 3), np.float32), np.arange(20) % 2
     x[7, 1] = np.nan
-    with pytest.raises(BadInput, match="1 of 20 inputs hold values that are not finite.*row 7"):
+    with pytest.raises(BadInput, match=r"1 of 20 inputs hold values that are not finite.*row 7"):
         fedfleet.run({"world": {"clients": 2}}, model=torch.nn.Linear(3, 2), data=(x, y))
 
 

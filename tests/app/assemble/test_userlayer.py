@@ -203,7 +203,7 @@ def without(text, start):
         (("edge.gateway=raspberry_pi",), ("edge.gateway", "'raspberry_pi4'")),
         (("edge.gamma=0.0",), ("edge.gamma", "greater than 0")),
         (("edge.alpha=-1.0",), ("edge.alpha", "greater than or equal to 0")),
-        (("pace.cohort=10",), ("pace.cohort", "a cohort of 10", "users")),
+        (("pace.cohort=10",), ("pace: ", "wants 10 clients at once", "users")),
         (("run.execute=ray",), ("run.execute", "inline or stacked")),
         (('algorithm="centralized"',), ("edge", "'centralized' trains in one place")),
         (('algorithm="local_only"',), ("edge.use = 'shufflefl'", "'local_only' keeps something on every device")),

@@ -13,7 +13,7 @@ from fedfleet.runtime.folder import restore
 from fedfleet.runtime.simulate import simulate
 from tests.app.specs import TINY
 from tests.app.users import SPEC, Watched, alphas_of, spec_with
-from tests.runtime.test_resume import Every
+from tests.runtime.test_folder import Every
 from tests.worlds import commits_at
 
 

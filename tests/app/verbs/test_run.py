@@ -27,7 +27,8 @@ def test_run_answers_by_the_contract(finished):
     out, _, answer = finished
     assert list(answer) == [
         "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std",
-        "virtual_seconds", "wall_seconds", "bytes_up", "bytes_down", "utilisation", "out",
+        "virtual_seconds", "wall_seconds", "bytes_up", "bytes_down", "utilisation",
+        "failed_rounds", "warnings", "out",
     ]  # fmt: skip
     assert {"spec.toml", "run.db", "model.safetensors", "metrics.json", "report.html"} <= {
         p.name for p in out.iterdir()
