@@ -24,6 +24,8 @@ from fedfleet.core.trees import Tree, mismatch
 
 _BLOCK = 1 << 15  # elements per pass: two float64 blocks stay in the second-level cache
 _WEIGHT_BITS = 60
+_LEAST = 2.0**-_WEIGHT_BITS  # a weight of less would count as nothing, and nothing has no mean
+_UNITS = 2.0**_WEIGHT_BITS
 _LIMB_BITS = 32  # the low limb of a two-limb leaf carries so many further bits
 
 
@@ -77,9 +79,8 @@ def zero(like: Tree, scales: dict[str, Scale]) -> Accumulator:
 
 def weight_refusal(weight: float, total_weight: float) -> str | None:
     """Why nothing can weigh this; None if it can."""
-    least = math.ldexp(1.0, -_WEIGHT_BITS)  # less would count as nothing, and nothing has no mean
-    if not least <= weight <= total_weight:
-        return f"its weight {weight} is not in [{least:.3g}, {total_weight:g}]"
+    if not _LEAST <= weight <= total_weight:
+        return f"its weight {weight} is not in [{_LEAST:.3g}, {total_weight:g}]"
     return None
 
 
@@ -92,14 +93,13 @@ def overweight(acc: Accumulator, weight: float, total_weight: float) -> str | No
 
 def units(weight: float) -> int:
     """A weight as an integer of 2^-60."""
-    return round(math.ldexp(weight, _WEIGHT_BITS))
+    return round(weight * _UNITS)
 
 
 def refusal(update: Tree, weight: float, like: Tree, scales: dict[str, Scale], total_weight: float) -> str | None:
     """Why a report may not enter the sum: wrong shape, not finite, beyond its bound, impossible weight; None if it may."""
-    odd = weight_refusal(weight, total_weight)
-    if odd:
-        return odd
+    if not _LEAST <= weight <= total_weight:
+        return weight_refusal(weight, total_weight)
     if not like and not update:
         return None
     odd = mismatch(update, like)

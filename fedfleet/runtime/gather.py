@@ -125,7 +125,10 @@ def fold_in_order(
     rejected: list[Rejected] = []
     memory: dict[int, Slots] = {}
     for report, context in zip(reports, contexts, strict=True):
-        why = admit(fold, server, acc, report, context, accept)
+        if accept is None:  # the hot path, without a call between
+            why = folding.take(fold, acc, report, context)
+        else:
+            why = admit(fold, server, acc, report, context, accept)
         if why is not None:
             rejected.append(Rejected(report.task, report.client, f"client {report.client}: {why}"))
             continue
