@@ -125,10 +125,13 @@ def fold_in_order(
     rejected: list[Rejected] = []
     memory: dict[int, Slots] = {}
     for report, context in zip(reports, contexts, strict=True):
-        if accept is None:  # the hot path, without a call between
-            why = folding.take(fold, acc, report, context)
-        else:
-            why = admit(fold, server, acc, report, context, accept)
+        given = (
+            fold,
+            acc,
+            report,
+            context,
+        )  # straight to the fold where nothing is decoded: a call less for every report
+        why = folding.take(*given) if accept is None else admit(fold, server, acc, report, context, accept)
         if why is not None:
             rejected.append(Rejected(report.task, report.client, f"client {report.client}: {why}"))
             continue
