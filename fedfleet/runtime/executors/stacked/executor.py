@@ -33,7 +33,7 @@ from fedfleet.runtime.executors.client_half import (
 from fedfleet.runtime.executors.inline import inline, naming
 from fedfleet.runtime.executors.stacked.folding import DeviceSums, changes
 from fedfleet.runtime.executors.stacked.loop import alone_on_its_core, loop_ended
-from fedfleet.runtime.executors.stacked.place import Place, at_hand, open_place, uploaded
+from fedfleet.runtime.executors.stacked.place import Place, at_hand, open_place
 from fedfleet.runtime.executors.stacked.schedule import Schedule, chunks, plan_stage
 from fedfleet.runtime.executors.stacked.score import score_trials
 from fedfleet.runtime.executors.stacked.train import Trained, Work, train_stage
@@ -220,7 +220,7 @@ def _starts(where: Place, group: Sequence[Begun]) -> Tensors:
         return stack_trees([begun.start for begun in group], where.device)
     known = where.uploaded  # read once: other threads upload too
     if known is None or known[0] is not first:
-        known = first, uploaded(first, where.device)
+        known = first, {n: torch.from_numpy(np.asarray(v)).to(where.device, copy=True) for n, v in first.items()}
         where.uploaded = known
     return {n: v.unsqueeze(0).expand(len(group), *v.shape) for n, v in known[1].items()}
 

@@ -102,28 +102,6 @@ def at_hand(where: Place, plan: Schedule) -> tuple[Schedule, torch.Tensor, torch
     return replace(plan, rows=places.reshape(plan.rows.shape)), x, y
 
 
-_PINNED: dict[torch.device, torch.Tensor] = {}
-
-
-def uploaded(tree: Tree, device: torch.device) -> Tensors:
-    """A model on the device; to an accelerator its floats go in one trip, out of page-locked memory that is kept."""
-    leaves = {n: torch.from_numpy(np.asarray(v)) for n, v in tree.items()}
-    floats = [n for n, v in leaves.items() if v.dtype == torch.float32]
-    if device.type != "cuda" or not floats:
-        return {n: v.to(device, copy=True) for n, v in leaves.items()}
-    sizes = [leaves[n].numel() for n in floats]
-    kept = _PINNED.get(device)
-    if kept is None or kept.numel() < sum(sizes):
-        kept = _PINNED[device] = torch.empty(sum(sizes), pin_memory=True)
-    torch.cuda.current_stream(device).synchronize()  # an earlier trip may still read from it
-    flat = kept[: sum(sizes)]
-    for part, name in zip(flat.split(sizes), floats, strict=True):
-        part.copy_(leaves[name].reshape(-1))
-    there = flat.to(device, non_blocking=True).split(sizes)
-    moved = {n: part.reshape(leaves[n].shape) for n, part in zip(floats, there, strict=True)}
-    return {n: moved[n] if n in moved else v.to(device, copy=True) for n, v in leaves.items()}
-
-
 def _most_clients(task: Task, device: torch.device) -> int:
     """How many clients fit: parameters, their gradients and room for activations, in half of the free memory."""
     size = sum(v.nbytes for v in task.init(0).values())
