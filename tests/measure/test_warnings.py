@@ -1,6 +1,11 @@
 """What a run says loudly: that it made no model, that it failed often, that reports were refused, that nothing was learnt."""
 
+from dataclasses import replace
+
+import numpy as np
+
 from fedfleet.core.events import Evaluated, ModelCommitted, ReportRejected, RoundFailed
+from fedfleet.core.records import ClientScores
 from fedfleet.measure.warnings import failed_rounds, warnings
 
 
@@ -30,6 +35,12 @@ def test_many_failures_and_refusals_are_counted():
         "2 of 3 rounds failed (late)",
         "4 reports of 2 clients were refused (leaf 'w' is not finite)",
     ]
+
+
+def test_clients_that_learnt_for_themselves_have_learnt():
+    own = ClientScores(np.array([0, 1]), np.array([8, 9]), np.array([10, 10]))
+    last = replace(evaluated(1, 10), clients=own)
+    assert warnings([evaluated(0, 10), committed(1), evaluated(1, 10), last]) == []
 
 
 def test_a_run_that_learnt_nothing_says_so():

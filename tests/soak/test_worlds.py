@@ -1,4 +1,4 @@
-"""The laws of the engine over a thousand random worlds each, instead of the sample that every test run takes."""
+"""The laws of the engine over three hundred random worlds each, instead of the sample that every test run takes."""
 
 import numpy as np
 from hypothesis import given, settings
@@ -11,7 +11,7 @@ from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import buffered, fleets, paces, toy_plan, world_of
 
-law = settings(deadline=None, derandomize=True, max_examples=1000)
+law = settings(deadline=None, derandomize=True, max_examples=300)
 
 
 class Frozen:
