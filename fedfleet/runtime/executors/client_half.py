@@ -59,7 +59,7 @@ class Tallies:
 
 
 @dataclass(slots=True)
-class Ended:
+class StackEnd:
     """A stack after training: start and end of every leaf, [clients, ..], the second model's end, and what was counted."""
 
     start: Tensors
@@ -91,7 +91,7 @@ def begin(job: Job) -> Begun:
     return Begun(job, local, start, memory)
 
 
-def passed(group: Sequence[Begun], ended: Ended) -> Passed:
+def passed(group: Sequence[Begun], ended: StackEnd) -> Passed:
     """The stack as its hooks see it, before the first of them: updates of what goes up, memory as far as it is known."""
     local, end, start = group[0].local, ended.end, ended.start
     whole = end if ended.update is None else ended.update
@@ -116,7 +116,7 @@ def passed(group: Sequence[Begun], ended: Ended) -> Passed:
     )
 
 
-def difference(ended: Ended, name: str) -> torch.Tensor:
+def difference(ended: StackEnd, name: str) -> torch.Tensor:
     """What a leaf has changed by; counters and other integers travel as they are."""
     if ended.update is not None:
         return ended.update[name]
@@ -124,7 +124,7 @@ def difference(ended: Ended, name: str) -> torch.Tensor:
     return end - ended.start[name] if end.is_floating_point() else end
 
 
-def reports(group: Sequence[Begun], ended: Ended) -> Iterator[Report]:
+def reports(group: Sequence[Begun], ended: StackEnd) -> Iterator[Report]:
     """The reports of a stack, in its order, here in this process's memory."""
     with torch.no_grad():
         found = passed(group, ended)

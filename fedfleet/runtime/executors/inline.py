@@ -17,7 +17,7 @@ from fedfleet.core.passes import SECOND, Batch, BatchPlan, Carried, LocalPass
 from fedfleet.core.records import Ints, Report, Score
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
-from fedfleet.runtime.executors.client_half import Begun, Ended, Tallies, Tensors, begin, reports
+from fedfleet.runtime.executors.client_half import Begun, StackEnd, Tallies, Tensors, begin, reports
 from fedfleet.tasks.dropout import addresses, dropout_names
 
 EVALUATION_BATCH = 2048
@@ -75,7 +75,7 @@ def train_one(module: Any, job: Job, x: torch.Tensor, y: torch.Tensor) -> Report
     return next(reports([begun], train_begun(module, begun, x, y)))
 
 
-def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> Ended:
+def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> StackEnd:
     """All stages of one client's pass, one after the other; a stack of one at the end."""
     state = tensors(begun.start)
     start = {n: v.clone() for n, v in state.items()}
@@ -88,7 +88,7 @@ def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> 
         tallies = counted if tallies is None else tallies.add(counted)
     assert tallies is not None
     stack = Carried({slot: _one(tree) for slot, tree in carried.memory.items()}, _one(carried.given))
-    return Ended(_one(start), _one(state), tallies, stack, _one(second))
+    return StackEnd(_one(start), _one(state), tallies, stack, _one(second))
 
 
 class _Stage:

@@ -74,14 +74,14 @@ def ray_executor(
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         parcels = [packed(job) for job in jobs]
-        found = spread(cluster, training, recipe, parcels, [job.offer for job in jobs])
+        found = dealt_out(cluster, training, recipe, parcels, [job.offer for job in jobs])
         return (owned(report) for report in found)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
         if len(trials) == 1:
             return here.evaluate(trials)
         sheets = [Sheet(i, trial.rows) for i, trial in enumerate(trials)]
-        return spread(cluster, scoring, recipe, sheets, [trial.params for trial in trials])
+        return dealt_out(cluster, scoring, recipe, sheets, [trial.params for trial in trials])
 
     return Executor("ray", train, evaluate, close=cluster.close)
 
@@ -89,7 +89,7 @@ def ray_executor(
 # ---- chunks out, answers in -------------------------------------------------------------------------------------
 
 
-def spread(
+def dealt_out(
     cluster: Cluster, remote: Any, recipe: Recipe, parcels: Sequence[Parcel | Sheet], trees: Sequence[Tree | Offer]
 ) -> Iterator[Any]:
     """Have all parcels done, and give their answers in input order as the chunks come back.

@@ -11,8 +11,8 @@ from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan, Carried, LocalPass, Second, Slot
 from fedfleet.learn.optimisers import sgd
 from fedfleet.runtime.executors.client_half import (
-    Ended,
     Resident,
+    StackEnd,
     Tallies,
     begin,
     grouped,
@@ -43,7 +43,7 @@ def ended(group, *, moved=1.0, **parts):
     by = torch.arange(float(len(group))) + moved
     end = {n: v + by.reshape(-1, *(1,) * (v.dim() - 1)).to(v.dtype) for n, v in start.items()}
     tallies = Tallies(*(np.arange(1.0, len(group) + 1) * k for k in (10.0, 30.0, 5.0, 2.0)))
-    return Ended(start, end, tallies, stacked_slots(group, CPU), **parts)
+    return StackEnd(start, end, tallies, stacked_slots(group, CPU), **parts)
 
 
 # ---- before -------------------------------------------------------------------------------------------------------

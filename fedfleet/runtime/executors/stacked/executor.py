@@ -17,7 +17,7 @@ from fedfleet.core.passes import SECOND, Carried, LocalPass
 from fedfleet.core.records import Context, Rejected, Report, Score, ServerState, Slots
 from fedfleet.runtime.executors.client_half import (
     Begun,
-    Ended,
+    StackEnd,
     Tallies,
     Tensors,
     begin,
@@ -100,7 +100,7 @@ def _literally(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
     return dict(zip(mine, inline(where.task, threads=where.threads).train([jobs[i] for i in mine]), strict=True))
 
 
-def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[Begun], Ended]]:
+def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], list[Begun], StackEnd]]:
     """The jobs that can be stacked, in stacks, trained, in an order that depends on the jobs alone."""
     stackable = [i for i, job in enumerate(jobs) if not refuses(job.local)]
     ready = []
@@ -117,14 +117,14 @@ def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], lis
             yield [stackable[j] for j in places], [ready[j] for j in places], ended
 
 
-def _side_by_side(where: Place, ready: list[Begun], inside: list[int]) -> Iterator[tuple[list[int], Ended]]:
+def _side_by_side(where: Place, ready: list[Begun], inside: list[int]) -> Iterator[tuple[list[int], StackEnd]]:
     """On a CPU: one stack per thread at a time, each thread with a twin of its own and one kernel thread."""
     most = max(1, min(where.most, -(-len(inside) // where.threads)))
     free: SimpleQueue[Twin] = SimpleQueue()
     for twin in where.twins:
         free.put(twin)
 
-    def one(part: list[int]) -> tuple[list[int], Ended]:
+    def one(part: list[int]) -> tuple[list[int], StackEnd]:
         twin = free.get()
         try:
             return part, train_stack(where, twin, [ready[j] for j in part])
@@ -139,7 +139,7 @@ def _side_by_side(where: Place, ready: list[Begun], inside: list[int]) -> Iterat
         yield from pool.map(one, parts)
 
 
-def _one_by_one(where: Place, ready: list[Begun], inside: list[int]) -> Iterator[tuple[list[int], Ended]]:
+def _one_by_one(where: Place, ready: list[Begun], inside: list[int]) -> Iterator[tuple[list[int], StackEnd]]:
     """On an accelerator: one stack after the other, smaller ones when memory runs out."""
     waiting = list(chunks(ready, inside, where.most))
     while waiting:
@@ -155,7 +155,7 @@ def _one_by_one(where: Place, ready: list[Begun], inside: list[int]) -> Iterator
             waiting = [part[: where.most], part[where.most :], *waiting]
 
 
-def train_stack(where: Place, twin: Twin, group: list[Begun]) -> Ended:
+def train_stack(where: Place, twin: Twin, group: list[Begun]) -> StackEnd:
     """All stages of a stack, each from where the one before ended."""
     start = _starts(where, group)
     carried = stacked_slots(group, where.device)
@@ -179,7 +179,7 @@ def train_stack(where: Place, twin: Twin, group: list[Begun]) -> Ended:
         now, second = done.end, done.second
         tallies = done.tallies if tallies is None else tallies.add(done.tallies)
     assert tallies is not None
-    return Ended(start, now, tallies, carried, second)
+    return StackEnd(start, now, tallies, carried, second)
 
 
 def _smallest(plan: Schedule) -> Job:
@@ -288,7 +288,7 @@ def _fold_reports(
     return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts)
 
 
-def _what_goes_up(group: list[Begun], ended: Ended, names: list[str]):
+def _what_goes_up(group: list[Begun], ended: StackEnd, names: list[str]):
     """A stack's updates, with (weights, memory, peaks) and norms; without hooks the difference is never written down."""
     local = group[0].local
     with torch.no_grad():

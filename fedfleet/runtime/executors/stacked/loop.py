@@ -18,7 +18,7 @@ from torch import nn
 
 from fedfleet.core.parts import Job, Task
 from fedfleet.core.passes import BatchPlan, LocalPass
-from fedfleet.runtime.executors.client_half import Begun, Ended, Tallies, stacked_slots
+from fedfleet.runtime.executors.client_half import Begun, StackEnd, Tallies, stacked_slots
 from fedfleet.runtime.executors.inline import batches, naming, train_begun
 from fedfleet.runtime.executors.stacked.linear import FusedStep, Past
 from fedfleet.runtime.executors.stacked.twin import used_again
@@ -108,7 +108,7 @@ class FusedLinear(nn.Module):
 
 
 @dataclass(slots=True)
-class Bench:
+class LeanModule:
     """A module made for the loop, and what it trains."""
 
     module: nn.Module
@@ -119,7 +119,7 @@ class Bench:
     dropouts: list[AddressedDropout]
 
 
-def make_bench(task: Task) -> Bench:
+def make_bench(task: Task) -> LeanModule:
     """A module whose large linear layers update themselves; names and shapes stay those of the model."""
     module, rate = task.build(), Rate()
     fused: dict[str, FusedLinear] = {}
@@ -134,19 +134,19 @@ def make_bench(task: Task) -> Bench:
     plain = task.build()
     plain.train()
     dropouts = [m for m in module.modules() if isinstance(m, AddressedDropout)]
-    return Bench(module, plain, rate, list(module.parameters()), fused, dropouts)
+    return LeanModule(module, plain, rate, list(module.parameters()), fused, dropouts)
 
 
-def loop_ended(task: Task, group: Sequence[Begun], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[Ended]:
+def loop_ended(task: Task, group: Sequence[Begun], x: torch.Tensor, y: torch.Tensor, threads: int) -> list[StackEnd]:
     """These clients trained, each a stack of one; each thread has a module of its own and runs its kernels alone."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)  # one kernel thread for each of ours: more would only wait for each other
-    free: SimpleQueue[Bench] = SimpleQueue()
+    free: SimpleQueue[LeanModule] = SimpleQueue()
     for _ in range(threads):
         free.put(make_bench(task))
     lean = is_plain(group[0].local)
 
-    def one(begun: Begun) -> Ended:
+    def one(begun: Begun) -> StackEnd:
         bench = free.get()
         try:
             with naming(begun.job):
@@ -175,7 +175,7 @@ def is_plain(local: LocalPass) -> bool:
     return linear is not None and not linear.momentum and whole and not local.terms and local.objective is None
 
 
-def train_lean(bench: Bench, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> Ended:
+def train_lean(bench: LeanModule, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> StackEnd:
     """One client's plain pass, in place."""
     local, job = begun.local, begun.job
     assert local.optimiser.linear is not None
@@ -213,10 +213,10 @@ def train_lean(bench: Bench, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> 
     counted = Tallies(*(np.array([v], np.float64) for v in (loss_sum, squared, seen, steps)))
     carried = stacked_slots([begun], torch.device("cpu"))
     with torch.no_grad():
-        return Ended(_stack_of_one(start), {}, counted, carried, update=_stack_of_one(_update(bench, start)))
+        return StackEnd(_stack_of_one(start), {}, counted, carried, update=_stack_of_one(_update(bench, start)))
 
 
-def _update(bench: Bench, start: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _update(bench: LeanModule, start: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """What the pass changed: kept apart from the weights by some layers, their difference for the rest."""
     apart = {f"{path}.weight": leaf.update() for path, leaf in bench.fused.items()}
     state = bench.module.state_dict()
