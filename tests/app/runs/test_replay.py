@@ -7,7 +7,7 @@ from fedfleet.app.runs.replay import replay_run
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.audit import audit
-from fedfleet.runtime.folder import load_tree, save_tree
+from fedfleet.runtime.files import load_tree, save_tree
 from tests.app.users import Watched, alphas_of, spec_with
 
 
