@@ -187,7 +187,13 @@ def _facts_followed(
         found = replay(plan, log.events, world.keys, world.data.sizes, regather, carry, models=models)
     except Contradiction as wrong:
         raise Lie(log.numbers[wrong.at] if wrong.at >= 0 else 0, str(wrong)) from wrong
-    return Audit(len(log.events), found.commits, ("decisions",), (*TRAINED, *WORLD), found.state.server.params)
+    return Audit(
+        len(log.events),
+        found.commits,
+        ("decisions",),
+        (*TRAINED, *WORLD),
+        found.state.server.params if models else None,
+    )
 
 
 def _check_score(number: int, said: Evaluated, found: Evaluated) -> None:

@@ -41,30 +41,31 @@ def write_whole(path: Path, data: bytes) -> None:
 def save_tree(path: Path, tree: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
     """A tree, and facts about it, as one safetensors file that holds its own hash."""
     arrays = {n: np.asarray(v, order="C") for n, v in tree.items()}
-    text = json.dumps(meta if meta is not None else {})
-    write_whole(path, save(arrays, {"fedfleet": text, "seal": _seal(text, arrays)}))
+    about = dict(meta or {})
+    # One key, since the order of several is not the same every time.
+    write_whole(path, save(arrays, {"fedfleet": json.dumps({"seal": _seal(about, arrays), "meta": about})}))
 
 
 def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
     """The inverse of `save_tree`; `Damaged` if one bit is not as it was written."""
     try:
         with safe_open(path, "np") as file:
-            about = file.metadata() or {}
+            whole = json.loads((file.metadata() or {})["fedfleet"])
             tree = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        seal, about = whole["seal"], whole["meta"]
     except FileNotFoundError as wrong:
         raise Damaged(f"{path} is missing") from wrong
     except (OSError, SafetensorError, ValueError, TypeError, KeyError) as wrong:
         raise Damaged(f"{path} cannot be read: {wrong}") from wrong
-    text = about.get("fedfleet", "{}")
-    if about.get("seal") != _seal(text, tree):
+    if seal != _seal(about, tree):
         raise Damaged(f"{path} was changed after it was written: its content does not fit its seal")
-    return tree, json.loads(text)
+    return tree, about
 
 
 def meta_of(path: Path) -> dict[str, Any]:
     """The facts in a file of `save_tree`, without its tensors; they are not checked against its seal."""
     with safe_open(path, "np") as file:
-        return json.loads((file.metadata() or {}).get("fedfleet", "{}"))
+        return json.loads((file.metadata() or {})["fedfleet"])["meta"]
 
 
 def file_hash(path: Path) -> str:
@@ -76,8 +77,8 @@ def file_hash(path: Path) -> str:
     return h.hexdigest()
 
 
-def _seal(text: str, tree: Mapping[str, Array]) -> str:
-    return hashlib.sha256(f"{content_hash(tree)}|{text}".encode()).hexdigest()
+def _seal(about: Mapping[str, Any], tree: Mapping[str, Array]) -> str:
+    return hashlib.sha256(f"{content_hash(tree)}|{json.dumps(about)}".encode()).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -94,22 +94,21 @@ def read_seal(folder: Path) -> Seal | None:
 
 
 def changed(folder: Path, seal: Seal, names: Iterable[str] | None = None) -> str | None:
-    """The first of these files (None: all of them, and none beside them) that is not as it was sealed, in words; None: all are."""
+    """The first of these files that is not as it was sealed, in words; None: all are. Without names: all, and none beside them."""
+    wanted = None if names is None else set(names)
     for name, expected in seal.files.items():
-        if names is not None and name not in names:
+        if wanted is not None and name not in wanted:
             continue
-        path = folder / name
-        if not path.is_file():
+        if not (folder / name).is_file():
             return f"{name} is missing"
-        if file_hash(path) != expected:
+        if file_hash(folder / name) != expected:
             return f"{name} was changed after it was sealed"
-    if names is None or "run.db" in names:
-        for beside in ("run.db-wal", "run.db-journal"):
-            # SQLite would apply these to the journal when it is opened.
-            if beside not in seal.files and (folder / beside).is_file() and (folder / beside).stat().st_size:
-                return f"{beside} was added after the run was sealed"
-    if names is None:
-        extra = sorted(set(files_of(folder)) - {*seal.files, "run.db-wal", "run.db-shm", "run.db-journal"})
-        if extra:
-            return f"{extra[0]} was added after the run was sealed"
-    return None
+    return None if wanted is not None else added(folder, seal)
+
+
+def added(folder: Path, seal: Seal) -> str | None:
+    """The first file that the seal does not know, in words. What lies beside the journal would be applied to it by SQLite."""
+    beside = [n for n in ("run.db-wal", "run.db-journal") if (folder / n).is_file() and (folder / n).stat().st_size]
+    others = sorted(set(files_of(folder)) - {"run.db-wal", "run.db-shm", "run.db-journal"})
+    extra = next((name for name in (*beside, *others) if name not in seal.files), None)
+    return None if extra is None else f"{extra} was added after the run was sealed"

@@ -28,7 +28,7 @@ from fedfleet.app.runs.folder import (
 )
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Executor
 from fedfleet.runtime import journal as journals
@@ -36,7 +36,7 @@ from fedfleet.runtime.checkpoints import Checkpoints, Restored, restore
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.lock import locked
 from fedfleet.runtime.memory import ClientMemory
-from fedfleet.runtime.seals import SEAL, identity
+from fedfleet.runtime.seals import changed, identity, read_seal
 from fedfleet.runtime.signing import load_private_key
 from fedfleet.runtime.simulate import simulate
 
@@ -69,7 +69,11 @@ def _resumed(spec: Spec, out: Path, watch: Watch | None, key: Path | None) -> Fi
         raise BadInput(
             f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
         )
-    if (out / SEAL).is_file():
+    seal = read_seal(out)
+    if seal is not None:
+        wrong = changed(out, seal)
+        if wrong is not None:
+            raise RunFailed(f"{out}: {wrong}; fedfleet replay {out} says more")
         return finished(out)
     if not (out / "run.db").is_file():  # stopped before its first event: nothing is lost by beginning again
         setup = assemble(spec)

@@ -20,7 +20,7 @@ from fedfleet.runtime.chain import Checked
 from fedfleet.runtime.files import Damaged, load_tree
 from fedfleet.runtime.record import Numbered
 from fedfleet.runtime.rows import decode
-from fedfleet.runtime.seals import Seal, changed, identity, kind_of, read_seal
+from fedfleet.runtime.seals import Seal, added, changed, identity, kind_of, read_seal
 
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
 _NEVER = ("wall_seconds", "remarks", "checkpoints")
@@ -74,9 +74,9 @@ def open_record(folder: Path) -> RunRecord:
         raise BadInput(f"there is no journal at {path}; name the folder of a run")
     seal = read_seal(folder)
     if seal is not None:  # before the file is opened: SQLite would apply what lies beside it
-        beside = changed(folder, Seal(seal.digest, seal.rows, seal.link, {}), ("run.db",))
-        if beside is not None:
-            raise RunFailed(f"{folder}: {beside}")
+        extra = added(folder, seal)
+        if extra is not None:
+            raise RunFailed(f"{folder}: {extra}")
     held, rows = journals.checked(path), journals.numbered_rows(path)
     if not rows:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to replay; continue the run first")
@@ -100,9 +100,7 @@ def check_files(run: RunRecord) -> None:
     """Everything but the journal: against the seal, and against what the journal began with."""
     seal = run.seal
     if seal is not None:
-        rest = {name: value for name, value in seal.files.items() if name != "run.db"}
-        wrong = changed(run.folder, Seal(seal.digest, seal.rows, seal.link, rest | {"run.db": ""}), rest.keys())
-        wrong = wrong or next((f"{n} is not sealed" for n in ("run.db", "metrics.json") if n not in seal.files), None)
+        wrong = changed(run.folder, seal, seal.files.keys() - {"run.db"})
         if wrong is not None:
             raise RunFailed(f"{run.folder}: {wrong}")
     begun = journals.identity_of(run.folder / "run.db")
