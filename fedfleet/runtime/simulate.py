@@ -121,6 +121,9 @@ class Simulation:
         self.queue.clear()
 
 
+Hear = Callable[[Simulation, Sequence[Event]], None]
+
+
 def simulate(
     plan: Plan,
     world: World,
@@ -132,15 +135,18 @@ def simulate(
     resume: Simulation | None = None,
     memory: ClientMemory | None = None,
     watch: Callable[[Sequence[Event]], None] | None = None,
+    hear: Hear | None = None,
 ) -> Simulation:
     """Run a plan in a world to its end, and return where it ended.
 
-    Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step. `memory` says
-    where clients' memory is kept, if it matters.
+    Events go to `journal` and, batch by batch, to `watch`, and to `hear` with the simulation that they come from; `keeper` may
+    save a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters.
     """
     sim, trace = resume or fresh(plan, world, execute, eager=eager, memory=memory), tracer()
 
     listeners = [hear for hear in (journal.append if journal is not None else None, watch) if hear is not None]
+    if hear is not None:
+        listeners.append(lambda events: hear(sim, events))
     if trace is not None:
         listeners.append(lambda events: trace("event", events))
 

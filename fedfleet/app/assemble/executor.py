@@ -58,4 +58,6 @@ def _stacked(run: Table, task: Task, keep: Path | None) -> Executor:
     from fedfleet.runtime.executors.stacked.forms import choose_form
 
     form, threads = choose_form(task, device=run["device"], threads=run["threads"], keep=keep)
-    return stacked(task, device=run["device"], threads=threads, form=form, tf32=run["tf32"])
+    # A loss of the person's own may do what a recording cannot repeat, such as look at a value.
+    graphs = task.loss is None
+    return stacked(task, device=run["device"], threads=threads, form=form, tf32=run["tf32"], graphs=graphs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ CONTRACT = (
     "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std", "virtual_seconds",
     "wall_seconds", "bytes_up", "bytes_down", "utilisation", "failed_rounds", "warnings", "out",
 )  # fmt: skip
+
+More = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +61,14 @@ def take_folder(spec: Spec, out: Path, *, resume: bool) -> None:
         raise BadInput(f"cannot create or write the folder {out}: {wrong}; choose another with --out") from None
 
 
-def completed(spec: Spec, out: Path, digest: str, params: dict[str, Any], wall_seconds: float) -> Finished:
-    """Write the model and the measures of a run that has just ended."""
+def completed(
+    spec: Spec, out: Path, digest: str, params: dict[str, Any], wall_seconds: float, more: More = dict
+) -> Finished:
+    """Write the model and the measures of a run that has just ended; `more` adds measures that are not in the journal."""
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
     metrics = {
-        **summary(events),
+        **more(summary(events)),
         "digest": digest,
         "spec_digest": spec.digest,
         "wall_seconds": wall_seconds,
@@ -92,6 +97,15 @@ def opened(out: Path) -> tuple[Spec, list[Event], bool]:
         raise BadInput(f"there is no run folder {out}")
     events = list(journals.read(out / "run.db"))
     return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
+
+
+def own_measures(out: Path) -> dict[str, Any]:
+    """What the person's own metrics said at the end of this run: it is kept, because nobody's code is run to find it again."""
+    try:
+        found = json.loads((out / "metrics.json").read_text())["own"]
+        return {"own": {str(name): None if value is None else float(value) for name, value in found.items()}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def check_same_spec(spec: Spec, out: Path) -> None:

@@ -9,6 +9,7 @@ from safetensors import SafetensorError
 
 from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.runs import opened
+from fedfleet.app.runs.own import Given, reopened
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime.audit import audit
@@ -16,12 +17,16 @@ from fedfleet.runtime.folder import load_tree
 from fedfleet.runtime.journal import digest_of
 
 
-def replay_run(folder: Path) -> dict[str, Any]:
-    """Replay the journal of a run, verify each committed model, and compare the last with the stored one."""
+def replay_run(folder: Path, trust: str | None = None, given: Given | None = None) -> dict[str, Any]:
+    """Replay the journal of a run, verify each committed model, and compare the last with the stored one.
+
+    The code of an own model is run only if `trust` is its hash, or if the person has `given` it.
+    """
     spec, events, ended = opened(folder)
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to replay; continue the run first")
-    setup = assemble(spec)
+    own = reopened(folder, spec, trust, given, judging=False)
+    setup = assemble(spec, own.task if own else None)
     with executing(setup, folder / "executor.json") as execute:
         found = audit(setup.plan, setup.world, execute, events, folder)
     rebuilt = content_hash(found.replayed.state.server.params)

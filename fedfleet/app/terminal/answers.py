@@ -14,6 +14,10 @@ from fedfleet.core.errors import BadInput, FedFleetError
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
 ]
+TrustCode = Annotated[
+    str | None,
+    typer.Option(metavar="HASH", help="Run the code of an own model that lies in the folder, if this is its hash."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 
