@@ -127,5 +127,5 @@ def _fits(module: nn.Module, found: Description) -> bool:
 
 def _plain(value: Any) -> bool:
     if isinstance(value, list):
-        return all(isinstance(v, int | float) for v in value)
+        return all(v is None or isinstance(v, int | float) for v in value)
     return value is None or isinstance(value, bool | int | float | str)

@@ -104,13 +104,21 @@ def _declares(node: ast.stmt) -> bool:
 
 
 def _run(module: str, text: str) -> ModuleType:
-    """A module made from kept source under a name of its own, so that it replaces nothing."""
-    found = ModuleType(f"fedfleet_kept_{sha256(text)[:16]}")
+    """A module made from kept source, once, under a name of its own, so that it replaces nothing."""
+    name = f"fedfleet_kept_{sha256(text)}"
+    if name in sys.modules:
+        return sys.modules[name]
+    found = ModuleType(name)
     package = module.rpartition(".")[0]
     if package and module != SCRIPT:
         found.__package__ = package  # for its imports from beside it
-    sys.modules[found.__name__] = found  # where dataclasses and the like look for it
-    exec(compile(text, f"<kept source of {module}>", "exec"), vars(found))
+    code = compile(text, f"<kept source of {module}>", "exec")
+    sys.modules[name] = found  # where dataclasses and the like look for it
+    try:
+        exec(code, vars(found))
+    except BaseException:
+        del sys.modules[name]
+        raise
     return found
 
 
