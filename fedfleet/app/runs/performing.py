@@ -46,11 +46,11 @@ def perform(
         if (out / "metrics.json").is_file():
             return finished(out)
         own = own or reopened(out, spec, trust)
-        setup = assemble(spec, own.task if own else None)
+        setup = assemble(spec, own.task) if own else assemble(spec)
     else:
         refuse_taken(out, resume=resume)
         # before anything is written: a spec that cannot run leaves no trace
-        setup = assemble(spec, own.task if own else None)
+        setup = assemble(spec, own.task) if own else assemble(spec)
         take_folder(spec, out, resume=resume)
     if own is not None and own.given.model is not None:
         keep(own, out, spec.seed)
