@@ -24,7 +24,7 @@ from fedfleet.core.parts import Dataset, Task, World
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.folder import load_tree
-from fedfleet.runtime.simulate import simulate
+from fedfleet.runtime.simulate import Hear, simulate
 from fedfleet.tasks.task import make_task
 
 
@@ -75,10 +75,12 @@ def run(
     given = Given(model, data, loss, dict(metrics or {}))
     resolved, own = _asked(spec, overrides, given, folder if resume else None, trust_code, copied=keep_data)
     telling = Telling(list(on_commit) if isinstance(on_commit, Sequence) else [on_commit])
+    hear = telling.hear if telling.callbacks else None  # whoever listens costs a call for every event
     if folder is None:
-        result = _in_memory(resolved, own, telling)
+        result = _in_memory(resolved, own, hear)
+        telling.tell()
     else:
-        done = perform(resolved, folder, resume=resume, own=own, trust=trust_code, hear=telling.hear)
+        done = perform(resolved, folder, resume=resume, own=own, trust=trust_code, hear=hear)
         telling.tell()
         write_report(done)
         result = _read(done)
@@ -187,16 +189,15 @@ def _arrays(data: Any) -> Any:
     return read_arrays(data) if isinstance(data, str | Path) else data
 
 
-def _in_memory(spec: Spec, own: Own | None, telling: Telling) -> Result:
+def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
     """A run of which nothing is written."""
     setup = assemble(spec, own.task if own else None)
     journal, events = journals.in_memory(), list[Event]()
     with executing(setup) as execute:
         done = simulate(
             setup.plan, setup.world, execute,
-            journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=telling.hear,
+            journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear,
         )  # fmt: skip
-    telling.tell()
     params = done.state.server.params
     metrics = {**judged(own, params, summary(events)), "digest": journal.digest, "spec_digest": spec.digest}
     return Result(metrics, params, events, None, lambda: setup.world)

@@ -30,6 +30,8 @@ _DEEPEST = 32
 
 def described(module: nn.Module) -> Description | None:
     """A model of PyTorch's own layers in a row as data; None if it is anything else."""
+    if not isinstance(module, nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance] - people give anything
+        return None
     named = [name for name, _ in module.named_parameters(remove_duplicate=False)]
     if len(named) != len(list(module.named_parameters())):
         return None  # parameters that two layers share would come apart

@@ -29,6 +29,7 @@ from fedfleet.runtime.folder import load_tree, save_tree, write_whole
 FOLDER = "own"
 _MANIFEST_BYTES, _SOURCE_BYTES = 4 << 20, 16 << 20  # larger ones are nobody's
 _HASH = re.compile(r"[0-9a-f]{64}")
+_MOST_CLASSES = 1 << 20
 _SLACK = 1 << 16  # what a file of arrays may hold beside the arrays
 
 
@@ -125,6 +126,7 @@ def load_arrays(out: Path, kept: Kept, data: Any = None) -> tuple[Tree, str]:
     `data` is what the person gave again, if anything.
     """
     labels = _tree(out / FOLDER / "labels.safetensors")
+    _check_sane(out, kept, labels)
     x, place = _inputs(out, kept, data)
     found = hashes_of(labels if x is None else {"x": x, **labels})
     for name, (_, known) in kept.arrays.items():
@@ -132,8 +134,6 @@ def load_arrays(out: Path, kept: Kept, data: Any = None) -> tuple[Tree, str]:
             if name == "x" and data is not None:
                 raise BadInput(f"data: these are not the inputs of the run in {out}; give the same arrays again")
             raise _changed(place if name == "x" else out / FOLDER / "labels.safetensors")
-    if labels.keys() != kept.arrays.keys() - {"x"}:
-        raise _changed(out / FOLDER / "labels.safetensors")
     if x is not None:
         return {"x": x, **labels}, ""
     why = f"its file {kept.file} is not there" if kept.data == "file" else "it was not kept (keep_data=False)"
@@ -142,6 +142,18 @@ def load_arrays(out: Path, kept: Kept, data: Any = None) -> tuple[Tree, str]:
         f"fedfleet.run('{out}/spec.toml', data=.., out='{out}', resume=True), or fedfleet.replay('{out}', data=..)"
     )
     return {"x": np.broadcast_to(np.float32(0), kept.arrays["x"][0]), **labels}, missing
+
+
+def _check_sane(out: Path, kept: Kept, labels: Tree) -> None:
+    """Refuse labels, owners and shapes that no run can have had, whoever sealed them."""
+    rows, (shape, _) = labels.get("y", np.zeros(0)), kept.arrays.get("x", ([0], ""))
+    columns = [
+        v.ndim == 1 and v.dtype == np.int64 and len(v) == len(rows) and v.min(initial=0) >= 0 for v in labels.values()
+    ]
+    fits = labels.keys() | {"x"} == kept.arrays.keys() and {"y"} <= labels.keys() <= {"y", "owner"} and all(columns)
+    sized = len(rows) > 0 and shape[:1] == [len(rows)] and all(n > 0 for n in shape) and math.prod(shape) < 1 << 48
+    if not (fits and sized and int(rows.max()) < kept.classes <= _MOST_CLASSES):
+        raise _changed(out / FOLDER)
 
 
 def _inputs(out: Path, kept: Kept, data: Any) -> tuple[Array | None, Path]:

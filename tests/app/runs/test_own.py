@@ -337,6 +337,53 @@ def test_a_description_that_was_exchanged_with_its_seal_does_not_replay(plain, t
         replay_run(folder)
 
 
+def negative(own, arrays):
+    arrays["y"][3] = -1
+
+
+def high(own, arrays):
+    arrays["y"][3] = 7
+
+
+def short(own, arrays):
+    arrays["owner"] = arrays["owner"][:-1]
+
+
+def huge(own, arrays):
+    own["arrays"]["x"][0], own["data"] = [200, 1 << 62], "hand"
+
+
+def none(own, arrays):
+    own["arrays"].pop("x")
+
+
+def many(own, arrays):
+    own["classes"] = 1 << 60
+
+
+@pytest.mark.parametrize("forge", [negative, high, short, huge, none, many])
+def test_nonsense_that_was_sealed_again_is_one_sentence(plain, tmp_path, forge):
+    """Someone who recomputes every hash, the spec's as well, still gets no traceback and no memory."""
+    from fedfleet.app.runs.code import sha256
+    from fedfleet.app.runs.own_folder import content_of, hashes_of
+    from fedfleet.runtime.folder import load_tree, save_tree
+
+    folder = shutil.copytree(plain.out, tmp_path / "run")
+    own = json.loads((folder / "own/own.json").read_text())["own"]
+    arrays, _ = load_tree(folder / "own/labels.safetensors")
+    forge(own, arrays)
+    save_tree(folder / "own/labels.safetensors", arrays)
+    for name, found in hashes_of(arrays).items():
+        own["arrays"][name] = [list(arrays[name].shape), found]
+    seal = {"sha256": sha256(json.dumps(own, sort_keys=True)), "own": own}
+    (folder / "own/own.json").write_text(json.dumps(seal))
+    content = content_of({n: h for n, (_, h) in own["arrays"].items()}, own["classes"], own["weights"])
+    old = load_spec(folder / "spec.toml").task["content"]
+    (folder / "spec.toml").write_text((folder / "spec.toml").read_text().replace(old, content))
+    with pytest.raises(RunFailed, match="is not what the run was begun with"):
+        replay_run(folder)
+
+
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b'{"sha256": "", "own": {}}', b"\xff", b"[" * 100_000])
 def test_a_manifest_that_is_none_is_refused_in_one_sentence(plain, tmp_path, body):
     folder = shutil.copytree(plain.out, tmp_path / "run")
