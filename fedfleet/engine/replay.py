@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from fedfleet.core.commands import Command, Gather
-from fedfleet.core.errors import FedFleetError, RunFailed
+from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
@@ -110,7 +110,7 @@ def _contradicting(at: int, event: Event) -> Generator[None]:
     """Whatever goes wrong inside says that this fact cannot have happened."""
     try:
         yield
-    except Contradiction:
+    except (Contradiction, BadInput):  # what is lacking here is no fault of the record
         raise
     except Exception as wrong:  # falsified facts can make any part fail in any way
         text = str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"

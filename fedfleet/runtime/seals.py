@@ -60,6 +60,20 @@ def identity(folder: Path, kind: str = "simulated") -> str:
     return json.dumps({"kind": kind, "files": hashes(folder, begun)}, sort_keys=True)
 
 
+def begun_otherwise(folder: Path, begun: str) -> str | None:
+    """Which of the files that a run began with is not as it was, in words; None: all are."""
+    if begun == identity(folder, kind_of(begun)):
+        return None
+    try:
+        files = json.loads(begun)["files"]
+        now = json.loads(identity(folder))["files"]
+        odd = next((name for name in sorted({*files, *now}) if files.get(name) != now.get(name)), "run.db")
+    except (ValueError, KeyError, TypeError):
+        return "run.db does not say what the run began with"
+    how = "is missing" if odd not in now else "was added" if odd not in files else "was changed"
+    return f"{odd} {how} after the run began"
+
+
 def kind_of(begun: str) -> str:
     """Whether the run of this identity was simulated or served."""
     try:

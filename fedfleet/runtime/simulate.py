@@ -124,6 +124,9 @@ class Simulation:
         self.queue.clear()
 
 
+Hear = Callable[[Simulation, Sequence[Event]], None]
+
+
 def simulate(
     plan: Plan,
     world: World,
@@ -135,18 +138,21 @@ def simulate(
     resume: Simulation | None = None,
     memory: ClientMemory | None = None,
     watch: Tell | None = None,
+    hear: Hear | None = None,
 ) -> Simulation:
     """Run a plan in a world to its end, and return where it ended.
 
-    Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step. `memory` says
-    where clients' memory is kept, if it matters.
+    Events go to `journal` and, batch by batch, to `watch`, and to `hear` with the simulation that they come from; `keeper` may
+    save a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters.
     """
     sim = resume or fresh(plan, world, execute, eager=eager, memory=memory)
-    listeners = [hear for hear in (journal.append if journal is not None else None, watch) if hear is not None]
+    heard = None if hear is None else lambda events: hear(sim, events)
+    found = (journal.append if journal is not None else None, watch, heard)
+    listeners = [listener for listener in found if listener is not None]
 
     def tell_all(events: Sequence[Event]) -> None:
-        for hear in listeners:
-            hear(events)
+        for listener in listeners:
+            listener(events)
 
     # The hot path: a call for every event.
     return drive(sim, listeners[0] if len(listeners) == 1 else tell_all, keeper=keeper, begun=resume is not None)

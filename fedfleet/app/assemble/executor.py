@@ -43,7 +43,11 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
             from fedfleet.runtime.executors.stacked.executor import stacked
 
             form = form or fastest_form(spec, task)
-            return stacked(task, device=run["device"], threads=form.threads, form=form.name, tf32=run["tf32"])
+            # A loss of the person's own may do what a recording cannot repeat, such as look at a value.
+            graphs = task.loss is None
+            return stacked(
+                task, device=run["device"], threads=form.threads, form=form.name, tf32=run["tf32"], graphs=graphs
+            )
         case "ray":
             from fedfleet.runtime.executors.parcels import Recipe
             from fedfleet.runtime.executors.ray import ray_executor

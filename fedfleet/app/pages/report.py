@@ -10,7 +10,7 @@ from typing import Any
 from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, rounds_timeline, who_took_part
 from fedfleet.app.pages.html import figure, page, table, tiles
 from fedfleet.app.pages.svg import COLOURS
-from fedfleet.app.runs import Finished, opened
+from fedfleet.app.runs import Finished, opened, own_measures
 from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
@@ -33,7 +33,8 @@ def report_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
     path = folder / "report.html"
-    metrics = {**summary(events), "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
+    own = own_measures(folder) if ended else {}
+    metrics = {**summary(events), **own, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
         path.write_text(render(spec.name, spec.toml(), metrics, events, remarks_of(folder / "run.db")))
     except OSError as wrong:

@@ -7,7 +7,6 @@ whether the models can be expected to come out the same here.
 from __future__ import annotations
 
 import json
-import platform
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +16,7 @@ from fedfleet.app.assemble.executor import fastest_form
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
+from fedfleet.runtime.executors.processor import processor
 from fedfleet.runtime.files import write_whole
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def conditions_here(setup: Setup) -> Conditions:
     else:
         inside = run["ray_execute"] if run["execute"] == "ray" else "inline"
         chosen = {"form": "merged" if inside == "stacked" else "inline", "form_threads": run["threads"]}
-    return Conditions(**asked, **chosen, processor=_processor(run["device"]), versions=_versions())
+    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions())
 
 
 def keep_conditions(folder: Path, conditions: Conditions) -> None:
@@ -121,8 +121,8 @@ def unlike(kept: Conditions) -> str | None:
     for name, version in kept.versions.items():
         if here.get(name) != version:
             return f"{name} {version} (here: {here.get(name, 'none')})"
-    processor = _processor(kept.device)
-    return None if processor == kept.processor else f"the processor {kept.processor!r} (here: {processor!r})"
+    found = processor(kept.device)
+    return None if found == kept.processor else f"the processor {kept.processor!r} (here: {found!r})"
 
 
 def refuse_unlike(folder: Path, kept: Conditions) -> None:
@@ -147,12 +147,3 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return found
-
-
-def _processor(device: str) -> str:
-    """What computes: kernels are chosen by it. The name of a GPU, or the machine and the widest vectors that torch uses."""
-    import torch
-
-    if device == "cuda":
-        return torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ CONTRACT = (
     "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std", "virtual_seconds",
     "wall_seconds", "bytes_up", "bytes_down", "utilisation", "failed_rounds", "warnings", "out",
 )  # fmt: skip
+
+
+More = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +88,19 @@ class Written:
 
 
 def completed(
-    spec: Spec, out: Path, written: Written, params: dict[str, Any], wall_seconds: float, key: Path | None = None
+    spec: Spec,
+    out: Path,
+    written: Written,
+    params: dict[str, Any],
+    wall_seconds: float,
+    *,
+    more: More = dict,
+    key: Path | None = None,
 ) -> Finished:
-    """Write the model and the measures of a run that has just ended, and seal it."""
+    """Write the model and the measures of a run that has just ended, and seal it.
+
+    `more` adds measures that are not in the journal; `key` signs the seal.
+    """
     found = journals.checked(out / "run.db")
     if found.fault is not None or Written(found.digest, found.rows, found.link) != written:
         raise RunFailed(
@@ -96,7 +110,7 @@ def completed(
         )
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
-    metrics = {**measured(spec, events, written.digest), "wall_seconds": wall_seconds, "out": str(out)}
+    metrics = {**more(measured(spec, events, written.digest)), "wall_seconds": wall_seconds, "out": str(out)}
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
     # Last, since its presence says that the run is complete.
     seal_folder(out, found, key)
@@ -146,6 +160,15 @@ def opened(out: Path) -> tuple[Spec, list[Event], bool]:
         raise BadInput(f"there is no run folder {out}")
     events = list(journals.read(out / "run.db"))
     return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
+
+
+def own_measures(out: Path) -> dict[str, Any]:
+    """What the person's own metrics said at the end of this run: it is kept, because nobody's code is run to find it again."""
+    try:
+        found = json.loads((out / "metrics.json").read_text())["own"]
+        return {"own": {str(name): None if value is None else float(value) for name, value in found.items()}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def check_same_spec(spec: Spec, out: Path) -> None:

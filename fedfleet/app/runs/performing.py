@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from fedfleet.app.runs.folder import (
     refuse_taken,
     write_spec,
 )
+from fedfleet.app.runs.own import Own, judged, keep, reopened
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import BadInput, RunFailed
@@ -36,34 +39,66 @@ from fedfleet.runtime.checkpoints import Checkpoints, Restored, restore
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.lock import locked
 from fedfleet.runtime.memory import ClientMemory
-from fedfleet.runtime.seals import changed, identity, read_seal
+from fedfleet.runtime.seals import begun_otherwise, changed, identity, read_seal
 from fedfleet.runtime.signing import load_private_key
-from fedfleet.runtime.simulate import simulate
+from fedfleet.runtime.simulate import Hear, simulate
 
 Watch = Callable[[Sequence[Event]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who hears of a run while it goes on: `watch` of its events, `hear` of them with the simulation that they come from."""
+
+    watch: Watch | None = None
+    hear: Hear | None = None
+
+
 def perform(
-    spec: Spec, out: Path, *, resume: bool = False, watch: Watch | None = None, key: Path | None = None
+    spec: Spec,
+    out: Path,
+    *,
+    resume: bool = False,
+    watch: Watch | None = None,
+    hear: Hear | None = None,
+    own: Own | None = None,
+    trust: str | None = None,
+    key: Path | None = None,
 ) -> Finished:
-    """Run a spec in a folder; with `resume`, go on from the last checkpoint there. `key` signs the finished run."""
+    """Run a spec in a folder; with `resume`, go on from the last checkpoint there. `key` signs the finished run.
+
+    `own` is the task that a person gave; a folder's own one is taken up by itself, its code only if `trust` is its hash.
+    """
     if key is not None:
         load_private_key(key)  # before anything is trained
+    listeners = Listeners(watch, hear)
     if resume and (out / "spec.toml").is_file():
         with locked(out):
-            return _resumed(spec, out, watch, key)
+            return _resumed(spec, out, own, trust, listeners, key)
     refuse_taken(out, resume=resume)
-    setup = assemble(spec)  # before anything is written: a spec that cannot run leaves no trace
+    setup = _assembled(spec, own)  # before anything is written: a spec that cannot run leaves no trace
     make_folder(out)
     with locked(out):
         refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
-        write_spec(spec, out)
-        conditions = conditions_here(setup)
-        keep_conditions(out, conditions)
-        return _ended(setup, conditions, out, watch, key)
+        return _begun(setup, own, out, listeners, key)
 
 
-def _resumed(spec: Spec, out: Path, watch: Watch | None, key: Path | None) -> Finished:
+def _assembled(spec: Spec, own: Own | None) -> Setup:
+    return assemble(spec, own.task) if own else assemble(spec)
+
+
+def _begun(setup: Setup, own: Own | None, out: Path, listeners: Listeners, key: Path | None) -> Finished:
+    write_spec(setup.spec, out)
+    if own is not None and own.given.model is not None:
+        keep(own, out, setup.spec.seed)
+    conditions = conditions_here(setup)
+    keep_conditions(out, conditions)
+    return _ended(setup, own, conditions, out, listeners, key)
+
+
+def _resumed(
+    spec: Spec, out: Path, own: Own | None, trust: str | None, listeners: Listeners, key: Path | None
+) -> Finished:
     check_same_spec(spec, out)
     if (out / "aggregates").is_dir():
         raise BadInput(
@@ -76,32 +111,31 @@ def _resumed(spec: Spec, out: Path, watch: Watch | None, key: Path | None) -> Fi
             raise RunFailed(f"{out}: {wrong}; fedfleet replay {out} says more")
         return finished(out)
     if not (out / "run.db").is_file():  # stopped before its first event: nothing is lost by beginning again
-        setup = assemble(spec)
-        write_spec(spec, out)
-        conditions = conditions_here(setup)
-        keep_conditions(out, conditions)
-        return _ended(setup, conditions, out, watch, key)
-    if identity(out) != journals.identity_of(out / "run.db"):
-        raise BadInput(
-            f"{out}: spec.toml, executor.json or own/ was changed since the run began; "
-            "put it back, or begin again in another folder"
-        )
+        own = own or reopened(out, spec, trust)
+        return _begun(_assembled(spec, own), own, out, listeners, key)
+    wrong = begun_otherwise(out, journals.identity_of(out / "run.db"))
+    if wrong is not None:
+        raise BadInput(f"{out}: {wrong}; put it back, or begin again in another folder")
     kept = kept_conditions(out)
     refuse_unlike(out, kept)
     spec, remarks = adopted(spec, kept)
     for remark in remarks:
         say(remark)
-    return _ended(assemble(spec), kept, out, watch, key)
+    own = own or reopened(out, spec, trust)
+    return _ended(_assembled(spec, own), own, kept, out, listeners, key)
 
 
-def _ended(setup: Setup, conditions: Conditions, out: Path, watch: Watch | None, key: Path | None) -> Finished:
+def _ended(
+    setup: Setup, own: Own | None, conditions: Conditions, out: Path, listeners: Listeners, key: Path | None
+) -> Finished:
     start = time.perf_counter()
-    written, params = _simulate_in(setup, conditions, out, watch)
-    return completed(setup.spec, out, written, params, time.perf_counter() - start, key)
+    written, params = _simulate_in(setup, conditions, out, listeners)
+    seconds = time.perf_counter() - start
+    return completed(setup.spec, out, written, params, seconds, more=partial(judged, own, params), key=key)
 
 
 def _simulate_in(
-    setup: Setup, conditions: Conditions, out: Path, watch: Watch | None
+    setup: Setup, conditions: Conditions, out: Path, listeners: Listeners
 ) -> tuple[Written, dict[str, Any]]:
     limit = setup.spec.run["memory_mb"] << 20
     with executing(setup, conditions.stacked_form()) as execute:
@@ -114,7 +148,8 @@ def _simulate_in(
             keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], saved_at)
             done = simulate(
                 setup.plan, setup.world, execute,
-                journal=journal, keeper=keeper, resume=back.sim, memory=ClientMemory(out, limit), watch=watch,
+                journal=journal, keeper=keeper, resume=back.sim, memory=ClientMemory(out, limit),
+                watch=listeners.watch, hear=listeners.hear,
             )  # fmt: skip
             for remark in execute.remarks() if execute.remarks else ():
                 journal.remark(remark)

@@ -9,7 +9,8 @@ from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble, executing
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
-from fedfleet.app.runs.folder import measured
+from fedfleet.app.runs.folder import measured, own_measures
+from fedfleet.app.runs.own import Given, reopened
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import ModelCommitted, RunBegan
@@ -20,7 +21,7 @@ from fedfleet.runtime.chain import Checked
 from fedfleet.runtime.files import Damaged, load_tree
 from fedfleet.runtime.record import Numbered
 from fedfleet.runtime.rows import decode
-from fedfleet.runtime.seals import Seal, added, changed, identity, kind_of, read_seal
+from fedfleet.runtime.seals import Seal, added, begun_otherwise, changed, kind_of, read_seal
 
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
 _NEVER = ("wall_seconds", "remarks", "checkpoints")
@@ -37,19 +38,26 @@ class RunRecord:
     served: bool
 
 
-def replay_run(folder: Path, *, quick: bool = False) -> dict[str, Any]:
-    """Audit a run. In full: train again, and name the first row that lies. Quick: seals, chain and decisions only."""
+def replay_run(
+    folder: Path, *, quick: bool = False, trust: str | None = None, given: Given | None = None
+) -> dict[str, Any]:
+    """Audit a run. In full: train again, and name the first row that lies. Quick: seals, chain and decisions only.
+
+    The code of an own model is run only if `trust` is its hash, or if the person has `given` it; otherwise models are believed.
+    """
     run = open_record(folder)
     if quick:
         check_chain(run)
     check_files(run)
     spec, kept = load_spec(folder / "spec.toml"), kept_conditions(folder)
-    setup = assemble(alone(spec, kept))
+    own = reopened(folder, spec, trust, given, judging=False)
+    setup = assemble(alone(spec, kept), own.task if own else None)
     missing = unlike(kept)
+    quick, lacking = (True, own.lacking) if own and own.lacking and not quick else (quick, "")
     found = _audited(run, setup, kept, quick=quick, missing=missing)
     check_chain(run)
     _check_ending(run, setup, found.params)
-    believed = [*found.believed, *_NEVER]
+    believed = [*found.believed, *_NEVER, *(("own",) if own_measures(folder) else ())]
     return {
         "ok": True,
         "kind": "served" if run.served else "simulated",
@@ -59,7 +67,7 @@ def replay_run(folder: Path, *, quick: bool = False) -> dict[str, Any]:
         "commits": found.commits,
         "verified": [*found.verified, *(("model.safetensors", "metrics.json") if run.seal else ())],
         "not_verified": believed,
-        "because": _because(run, quick=quick, missing=missing, believed=believed),
+        "because": lacking or _because(run, quick=quick, missing=missing, believed=believed),
         "ended": run.seal is not None,
         "out": str(folder),
     }
@@ -103,9 +111,9 @@ def check_files(run: RunRecord) -> None:
         wrong = changed(run.folder, seal, seal.files.keys() - {"run.db"})
         if wrong is not None:
             raise RunFailed(f"{run.folder}: {wrong}")
-    begun = journals.identity_of(run.folder / "run.db")
-    if identity(run.folder, kind_of(begun)) != begun:
-        raise RunFailed(f"{run.folder}: spec.toml, executor.json or own/ was changed after the run began")
+    wrong = begun_otherwise(run.folder, journals.identity_of(run.folder / "run.db"))
+    if wrong is not None:
+        raise RunFailed(f"{run.folder}: {wrong}")
 
 
 def _audited(run: RunRecord, setup: Setup, kept: Conditions, *, quick: bool, missing: str | None) -> Audit:
@@ -160,9 +168,10 @@ def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:
     try:
         said = json.loads(path.read_bytes())
         derived = json.loads(json.dumps(derived))
+        said["warnings"] = [w for w in said.get("warnings", []) if not w.startswith("your metric ")]
         odd = next((key for key in derived if key not in said or repr(said[key]) != repr(derived[key])), None)
         extra = next((key for key in said if key not in derived and key not in ("wall_seconds", "out", "own")), None)
-    except (OSError, ValueError, TypeError) as wrong:
+    except (OSError, ValueError, TypeError, AttributeError) as wrong:
         raise RunFailed(f"{path} cannot be read: {wrong}") from None
     if odd is not None:
         raise RunFailed(f"{path} lies: {odd} is {said.get(odd)!r}, but {derived[odd]!r} follows from the journal")

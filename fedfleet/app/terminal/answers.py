@@ -18,6 +18,10 @@ SigningKey = Annotated[
     Path | None,
     typer.Option(metavar="KEY", help="Sign the finished run with this Ed25519 private key (OpenSSH or PEM)."),
 ]
+TrustCode = Annotated[
+    str | None,
+    typer.Option(metavar="HASH", help="Run the code of an own model that lies in the folder, if this is its hash."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 

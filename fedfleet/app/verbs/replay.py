@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, RunFolder, answer
+from fedfleet.app.terminal.answers import AsJson, RunFolder, TrustCode, answer
 
 
 def replay(
@@ -14,10 +14,11 @@ def replay(
     quick: Annotated[
         bool, typer.Option("--quick", help="Check seals, chain and decisions only; train nothing again.")
     ] = False,
+    trust_code: TrustCode = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a simulation again from its spec and compare every row of its journal; the first one that lies is named."""
     from fedfleet.app.runs.replay import replay_run
     from fedfleet.app.terminal.text import shown_replay
 
-    answer(replay_run(folder, quick=quick), as_json, shown_replay)
+    answer(replay_run(folder, quick=quick, trust=trust_code), as_json, shown_replay)
