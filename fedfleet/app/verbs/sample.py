@@ -22,6 +22,7 @@ MEANING = {
     "sigma": "How much the kinds differ in speed, in units of the base's own spread",
     "mean_mbps": "Mean speed in Mbit/s",
     "alpha": "Concentration: the larger, the more evenly clients are spread over the kinds or states",
+    "support": "paper semantics: no speed outside those of the base, or all below 1 kbit/s raised to that floor",
     "distribution": "How common each of the 72 configurations is",
     "seconds_per_sample": "Inference time of a sample on one core, in seconds",
     "start_rank": "Rank of the best state in the fleet; 0 is the best of the base",

@@ -1,0 +1,91 @@
+"""Judge the built-in base by what its model does, and not by the draw that is shipped: bands over draws that nobody chose.
+
+    python -m benchmarks.builtin_bands               100 draws (about half an hour), writes benchmarks/builtin_bands.json
+    python -m benchmarks.builtin_bands --show        the table of docs/explanation/builtin-base.md from that file
+
+For every comparison with the real traces: the real figure, the band from the 5th to the 95th percentile of the draws, whether
+the real figure lies inside it, and where among the draws the shipped one stands. Reads $FEDFLEET_DATA (default ../shared/data).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.builtin_likeness import Goal, Row, device_goodness, real_goal, state_goodness
+from fedfleet.world.bases import builtin
+
+FOUND = Path(__file__).with_name("builtin_bands.json")
+DRAWS = range(1000, 1100)  # neither the shipped seeds nor those of the fit
+PERCENTILES = (5, 50, 95)
+
+
+def compared(goal: Goal, device_seed: int, state_seed: int) -> list[Row]:
+    """Every comparison of one draw of devices and of states with the real ones."""
+    devices = builtin.draw_devices(builtin.fitted(), builtin.DEVICES, device_seed)
+    states = builtin.draw_states(builtin.fitted(), builtin.STATES, state_seed)
+    return [*device_goodness(goal, devices), *state_goodness(goal, devices, states)]
+
+
+def judged(draws: list[list[Row]], shipped: list[Row]) -> list[dict[str, Any]]:
+    """For each comparison: the real figure, the band of the draws, the first draw, and the shipped one with its place."""
+    found = []
+    for row, *same in zip(shipped, *draws, strict=True):
+        ours = np.array([one.ours for one in same])
+        low, middle, high = np.percentile(ours, PERCENTILES).tolist()
+        found.append({
+            "what": row.what, "real": row.real, "low": low, "median": middle, "high": high, "inside": low <= row.real <= high,
+            "first": same[0].ours, "shipped": row.ours, "place": float(np.mean(ours < row.ours) + np.mean(ours == row.ours) / 2),
+        })  # fmt: skip
+    return found
+
+
+def shown(rows: list[dict[str, Any]]) -> str:
+    """The table of the documentation: `off` says by how much of the real figure it lies outside the band."""
+    lines = [
+        "| | real | 5 % | median | 95 % | | shipped | its place |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for r in rows:
+        figures = [f"{r[k]:,.4g}" if r["real"] >= 1 else f"{r[k]:.3f}" for k in ("real", "low", "median", "high")]
+        lines.append(
+            f"| {r['what']} | {' | '.join(figures)} | {verdict(r)} | "
+            f"{r['shipped']:{',.4g' if r['real'] >= 1 else '.3f'}} | {100 * r['place']:.0f} % |"
+        )
+    return "\n".join(lines)
+
+
+def verdict(row: dict[str, Any]) -> str:
+    """Inside, or how far the nearest edge of the band lies from the real figure."""
+    if row["inside"]:
+        return "inside"
+    edge = row["low"] if row["real"] < row["low"] else row["high"]
+    return f"**off by {100 * (edge / row['real'] - 1):+.1f} %**"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=len(DRAWS), metavar="N", help="how many draws")
+    parser.add_argument("--show", action="store_true", help="only show what was found before")
+    asked = parser.parse_args()
+    if not asked.show:
+        goal, own = real_goal(), builtin.fitted()
+        shipped = compared(goal, own["devices"]["seed"], own["states"]["seed"])
+        draws = []
+        for seed in range(DRAWS.start, DRAWS.start + asked.draws):
+            draws.append(compared(goal, seed, seed))
+            print(f"{len(draws)} of {asked.draws} draws", end="\r", file=sys.stderr, flush=True)
+        rows = judged(draws, shipped)
+        FOUND.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
+    rows = json.loads(FOUND.read_text())
+    print(shown(rows))
+    print(f"\ninside: {sum(r['inside'] for r in rows)} of {len(rows)}")
+
+
+if __name__ == "__main__":
+    main()
