@@ -25,7 +25,6 @@ from fedfleet.world.samplers.dpgmm import sample_dpgmm
 from fedfleet.world.samplers.pool72 import allocate, configurations, pool72
 from fedfleet.world.states import dpcsm
 
-
 Say = Callable[[str], None]  # takes a sentence that whoever asked must hear
 
 
