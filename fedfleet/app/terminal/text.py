@@ -11,7 +11,8 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"{answer['rounds']} rounds, {answer['commits']} commits in {span(answer['virtual_seconds'])} of virtual time "
         f"({answer['wall_seconds']:.1f} s of real time), stopped by {metrics.get('stopped_by')}",
         f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
-        f"worst tenth {percent(answer['accuracy_bottom10'])}",
+        f"10th-percentile client {percent(answer['accuracy_bottom10'])}, "
+        f"mean of the worst tenth {percent(metrics.get('accuracy_worst10_mean'))}",
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]

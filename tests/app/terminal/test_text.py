@@ -36,6 +36,7 @@ def test_the_end_of_a_run(tiny_run):
     text = shown_run(tiny_run.answer(), tiny_run.metrics)
     assert text.startswith("6 rounds, 6 commits in ")
     assert "stopped by rounds" in text
+    assert "10th-percentile client" in text and "mean of the worst tenth" in text
     assert text.endswith(f"see {tiny_run.out}/report.html")
 
 
