@@ -1,6 +1,6 @@
 """Judge the built-in base by what its model does, and not by the draw that is shipped: bands over draws that nobody chose.
 
-    python -m benchmarks.builtin_bands               100 draws (about half an hour), writes benchmarks/builtin_bands.json
+    python -m benchmarks.builtin_bands               100 draws (about 20 minutes), writes benchmarks/builtin_bands.json
     python -m benchmarks.builtin_bands --show        the table of docs/explanation/builtin-base.md from that file
 
 For every comparison with the real traces: the real figure, the band from the 5th to the 95th percentile of the draws, whether
@@ -38,34 +38,46 @@ def judged(draws: list[list[Row]], shipped: list[Row]) -> list[dict[str, Any]]:
     for row, *same in zip(shipped, *draws, strict=True):
         ours = np.array([one.ours for one in same])
         low, middle, high = np.percentile(ours, PERCENTILES).tolist()
-        found.append({
-            "what": row.what, "real": row.real, "low": low, "median": middle, "high": high, "inside": low <= row.real <= high,
-            "first": same[0].ours, "shipped": row.ours, "place": float(np.mean(ours < row.ours) + np.mean(ours == row.ours) / 2),
-        })  # fmt: skip
+        place = float(np.mean(ours < row.ours) + np.mean(ours == row.ours) / 2)
+        figures = {
+            "real": row.real,
+            "low": low,
+            "median": middle,
+            "high": high,
+            "first": same[0].ours,
+            "shipped": row.ours,
+        }
+        short = {name: float(f"{value:.6g}") for name, value in figures.items()}
+        found.append({"what": row.what, **short, "inside": low <= row.real <= high, "place": round(place, 3)})
     return found
 
 
-def shown(rows: list[dict[str, Any]]) -> str:
-    """The table of the documentation: `off` says by how much of the real figure it lies outside the band."""
-    lines = [
-        "| | real | 5 % | median | 95 % | | shipped | its place |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for r in rows:
-        figures = [f"{r[k]:,.4g}" if r["real"] >= 1 else f"{r[k]:.3f}" for k in ("real", "low", "median", "high")]
-        lines.append(
-            f"| {r['what']} | {' | '.join(figures)} | {verdict(r)} | "
-            f"{r['shipped']:{',.4g' if r['real'] >= 1 else '.3f'}} | {100 * r['place']:.0f} % |"
-        )
-    return "\n".join(lines)
+def tables(rows: list[dict[str, Any]]) -> str:
+    """The tables of the documentation: what has no cells of its own, then DevMC by DPGMM's cells, then the rest by DPCSM's."""
+    metrics = [["DevMC-R", "DevMC-T"], ["StatMC-R", "InterMC-R", "StatMC-T"]]
+    split = [(row, *row["what"].partition(" ")[::2]) for row in rows]
+    alone = [row for row, first, _ in split if not any(first in names for names in metrics)]
+    parts = ["| | |\n| --- | --- |", *(f"| {row['what']} | {cell(row)} |" for row in alone)]
+    for names in metrics:
+        found: dict[str, dict[str, str]] = {}
+        for row, first, where in split:
+            if first in names:
+                found.setdefault(where, {})[first] = cell(row)
+        parts.append(f"\n| | {' | '.join(names)} |\n|{' --- |' * (len(names) + 1)}")
+        parts += [f"| {where} | {' | '.join(cells.get(n, '') for n in names)} |" for where, cells in found.items()]
+    return "\n".join(parts)
 
 
-def verdict(row: dict[str, Any]) -> str:
-    """Inside, or how far the nearest edge of the band lies from the real figure."""
-    if row["inside"]:
-        return "inside"
-    edge = row["low"] if row["real"] < row["low"] else row["high"]
-    return f"**off by {100 * (edge / row['real'] - 1):+.1f} %**"
+def cell(row: dict[str, Any]) -> str:
+    """real in low .. high, and where the shipped draw stands among the others."""
+    real, low, high = (f"{row[k]:,.4g}" if row["real"] >= 1 else f"{row[k]:.4f}" for k in ("real", "low", "high"))
+    said = f"{real} in {low} .. {high}" if row["inside"] else f"**{real} not in** {low} .. {high}"
+    return f"{said}; {100 * row['place']:.0f} %"
+
+
+def found_before() -> list[dict[str, Any]]:
+    """What the last whole judgement found."""
+    return json.loads(FOUND.read_text())
 
 
 def main() -> None:
@@ -82,8 +94,8 @@ def main() -> None:
             print(f"{len(draws)} of {asked.draws} draws", end="\r", file=sys.stderr, flush=True)
         rows = judged(draws, shipped)
         FOUND.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n")
-    rows = json.loads(FOUND.read_text())
-    print(shown(rows))
+    rows = found_before()
+    print(tables(rows))
     print(f"\ninside: {sum(r['inside'] for r in rows)} of {len(rows)}")
 
 

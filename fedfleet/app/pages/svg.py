@@ -196,7 +196,7 @@ def _y_axis(y: Axis, y_label: str, *, y_percent: bool = False) -> str:
 
 def _x_axis(x: Axis, base: float, label: str, *, numbered: bool = True) -> str:
     parts = [f'<line x1="{x.start}" x2="{x.end}" y1="{base}" y2="{base}" class="axis"/>']
-    for t in ticks(x.low, x.high, 7) if numbered else ():
+    for t in ticks(x.low, x.high, 7 if len(number(x.high)) < 8 else 4) if numbered else ():
         said = number(t)
         # A long number at the right end would leave the picture if it stood in the middle of its tick.
         outside = x(t) + _DIGIT * len(said) / 2 > WIDTH
