@@ -38,9 +38,8 @@ def ranked_columns(
     edges = groups(len(order))
     if len(edges) == len(order) + 1:
         each: list[int] = order.tolist()
-        return bar_chart(
-            values[order].tolist(), x_label, y_label, [colours[kinds[c]] for c in each], list(map(title, each))
-        )
+        own = [colours[k] for k in kinds[order].tolist()]
+        return bar_chart(values[order].tolist(), x_label, y_label, own, [title(c) for c in each])
     sums = np.add.reduceat(values[order], edges[:-1])
     means: Floats = sums / np.diff(edges)
     spans = [order[a:b] for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)]

@@ -105,7 +105,7 @@ def _results(runs: Runs) -> str:
         to = r["seconds_to_target"]
         rows.append([
             f"{fleet}, {pace}", percent(r["accuracy"]), percent(r["accuracy_bottom10"]), percent(r["accuracy_worst10_mean"]), "never" if to is None else span(to),
-            span(r["virtual_seconds"]), f"{r['rounds_failed']} of {ROUNDS}", percent(r["wasted_share"]), f"{r['never']} of {CLIENTS}", size(r["bytes"]),
+            span(r["virtual_seconds"]), str(r["rounds_failed"]), percent(r["wasted_share"]), f"{r['never']} of {CLIENTS}", size(r["bytes"]),
         ])  # fmt: skip
     return (
         "<h2>What happened</h2>"
