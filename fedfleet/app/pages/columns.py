@@ -38,7 +38,7 @@ def ranked_columns(
     edges = groups(len(order))
     if len(edges) == len(order) + 1:
         each: list[int] = order.tolist()
-        own = [colours[k] for k in kinds[order].tolist()]
+        own = [colours[int(k)] for k in kinds[order]]
         return bar_chart(values[order].tolist(), x_label, y_label, own, [title(c) for c in each])
     sums = np.add.reduceat(values[order], edges[:-1])
     means: Floats = sums / np.diff(edges)
