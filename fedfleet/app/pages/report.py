@@ -49,13 +49,14 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
     waste = m["wasted"]
     body = [
         f"<h1>{escape(name)}</h1>",
-        f'<p class="lead">{m["rounds"]} rounds with {clients} clients in {span(m["virtual_seconds"])} of virtual time; '
+        f'<p class="lead">{m["rounds"]} rounds with {clients:,} clients in {span(m["virtual_seconds"])} of virtual time; '
         f"{m['commits']} of them produced a new model.</p>",
         *(f'<p class="warning">{escape(warning)}</p>' for warning in m["warnings"]),
         tiles([
             ("central test accuracy", percent(m["accuracy"])),
             ("clients' own test data", percent(m["accuracy_clients"])),
-            ("worst tenth of clients", percent(m["accuracy_bottom10"])),
+            ("10th-percentile client", percent(m["accuracy_bottom10"])),
+            ("mean of the worst tenth of clients", percent(m.get("accuracy_worst10_mean"))),
             ("device time wasted", percent(waste["share"])),
             ("sent to devices", size(m["bytes_down"])),
             ("received from devices", size(m["bytes_up"])),
@@ -65,7 +66,7 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
         figure(loss_over_commits(events), "Loss of the global model on the same data, by commit."),
         "<h2>Who took part</h2>",
         figure(who_took_part(tasks, clients), "How often each client's work entered the model. "
-               f"{m['participation']['never']} of {clients} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
+               f"{m['participation']['never']:,} of {clients:,} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
         "<h2>A few rounds</h2>",
         figure(rounds_timeline(events, tasks), "Each bar is one task on one client; a dashed line is the end of a round. "
                "Folded work entered the model; dropped work was not finished when the round closed."),
