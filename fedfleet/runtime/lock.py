@@ -15,6 +15,7 @@ from pathlib import Path
 from fedfleet.core.errors import BadInput
 
 LOCK = "lock"
+_LOOKS, _PAUSE_SECONDS = 20, 0.05
 
 
 @contextmanager
@@ -73,8 +74,13 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def _holder(handle: int) -> str:
-    try:
-        about = json.loads(os.pread(handle, 4096, 0))
-        return f"{about['command']} (process {about['pid']} on {about['host']})"
-    except (ValueError, KeyError, TypeError):
-        return "another process"
+    """Who holds the lock. Whoever has just taken it may not have written its name yet: an old one is that of a dead process."""
+    for _ in range(_LOOKS):
+        try:
+            about = json.loads(os.pread(handle, 4096, 0))
+            if about["host"] != socket.gethostname() or Path(f"/proc/{int(about['pid'])}").exists():
+                return f"{about['command']} (process {about['pid']} on {about['host']})"
+        except (ValueError, KeyError, TypeError):
+            pass
+        time.sleep(_PAUSE_SECONDS)
+    return "another process"

@@ -121,6 +121,10 @@ def kill_and_resume(name, folder, kills, tries=4):
         process.join()
         if process.exitcode == 0:
             continue  # a run that was faster than its killer does not count
+        twice = begin(spec, folder / str(i))  # and killed once more on its way
+        twice.join(float(stream(2, f"kill {name}", i).random()) * max(whole - moment, 0.05))
+        twice.kill()
+        twice.join()
         again = begin(spec, folder / str(i))
         again.join(60)
         assert again.exitcode == 0
