@@ -62,6 +62,8 @@ def check(identity: str, rows: Iterable[tuple[int, Values]], links: Mapping[int,
     def broken(why: str) -> Checked:
         return Checked(chain.rows, chain.digest.hexdigest(), chain.link.hex(), sound, why)
 
+    if not all(type(n) is int and type(link) is bytes for n, link in links.items()):
+        return broken("its links hold what no run writes")
     last = max(links, default=0)
     for number, row in rows:
         if number != chain.rows + 1:

@@ -29,9 +29,10 @@ from fedfleet.app.runs.folder import (
     write_spec,
 )
 from fedfleet.app.runs.own import Own, judged, keep, reopened
+from fedfleet.app.runs.sealed import check_chain, check_files, open_record
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Executor
 from fedfleet.runtime import journal as journals
@@ -39,7 +40,7 @@ from fedfleet.runtime.checkpoints import Checkpoints, Restored, restore
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.lock import locked
 from fedfleet.runtime.memory import ClientMemory
-from fedfleet.runtime.seals import begun_otherwise, changed, identity, read_seal
+from fedfleet.runtime.seals import SEAL, begun_otherwise, identity
 from fedfleet.runtime.signing import load_private_key
 from fedfleet.runtime.simulate import Hear, simulate
 
@@ -104,11 +105,10 @@ def _resumed(
         raise BadInput(
             f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
         )
-    seal = read_seal(out)
-    if seal is not None:
-        wrong = changed(out, seal)
-        if wrong is not None:
-            raise RunFailed(f"{out}: {wrong}; fedfleet replay {out} says more")
+    if (out / SEAL).is_file():
+        record = open_record(out)
+        check_chain(record)
+        check_files(record)
         return finished(out)
     if not (out / "run.db").is_file():  # stopped before its first event: nothing is lost by beginning again
         own = own or reopened(out, spec, trust)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +10,16 @@ from fedfleet.app.assemble import Setup, assemble, executing
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
 from fedfleet.app.runs.folder import measured, own_measures
 from fedfleet.app.runs.own import Given, reopened
+from fedfleet.app.runs.sealed import RunRecord, check_chain, check_files, open_record, stored_model
 from fedfleet.app.spec import load_spec
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import ModelCommitted, RunBegan
 from fedfleet.core.trees import Tree, content_hash
-from fedfleet.runtime import journal as journals
 from fedfleet.runtime.audit import Audit, decide_again, follow_served, run_again
-from fedfleet.runtime.chain import Checked
-from fedfleet.runtime.files import Damaged, load_tree
-from fedfleet.runtime.record import Numbered
 from fedfleet.runtime.rows import decode
-from fedfleet.runtime.seals import Seal, added, begun_otherwise, changed, kind_of, read_seal
 
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
 _NEVER = ("wall_seconds", "remarks", "checkpoints")
-
-
-@dataclass(frozen=True, slots=True)
-class RunRecord:
-    """A run folder as it lies there: its rows, how far their chain holds, and its seal if the run is finished."""
-
-    folder: Path
-    rows: list[Numbered]
-    held: Checked
-    seal: Seal | None
-    served: bool
 
 
 def replay_run(
@@ -71,49 +55,6 @@ def replay_run(
         "ended": run.seal is not None,
         "out": str(folder),
     }
-
-
-def open_record(folder: Path) -> RunRecord:
-    """Read a run folder as it lies there."""
-    if not folder.is_dir():
-        raise BadInput(f"there is no run folder {folder}")
-    path = folder / "run.db"
-    if not path.is_file():
-        raise BadInput(f"there is no journal at {path}; name the folder of a run")
-    seal = read_seal(folder)
-    if seal is not None:  # before the file is opened: SQLite would apply what lies beside it
-        extra = added(folder, seal)
-        if extra is not None:
-            raise RunFailed(f"{folder}: {extra}")
-    held, rows = journals.checked(path), journals.numbered_rows(path)
-    if not rows:
-        raise BadInput(f"the journal in {folder} is empty, so there is nothing to replay; continue the run first")
-    return RunRecord(folder, rows, held, seal, kind_of(journals.identity_of(path)) == "served")
-
-
-def check_chain(run: RunRecord) -> None:
-    """The journal against its links, and against what was sealed at the end."""
-    if run.held.fault is not None:
-        raise RunFailed(f"{run.folder}/run.db was changed after it was written: {run.held.fault}")
-    seal, held = run.seal, run.held
-    if seal is not None and (seal.digest, seal.rows, seal.link) != (held.digest, held.rows, held.link):
-        raise RunFailed(
-            f"{run.folder}/run.db is not the journal that was sealed: digest, rows or last link differ from {run.folder}/seal.json"
-        )
-    if seal is not None and (wrong := changed(run.folder, seal, ("run.db",))):
-        raise RunFailed(f"{run.folder}: {wrong}, outside of its rows")
-
-
-def check_files(run: RunRecord) -> None:
-    """Everything but the journal: against the seal, and against what the journal began with."""
-    seal = run.seal
-    if seal is not None:
-        wrong = changed(run.folder, seal, seal.files.keys() - {"run.db"})
-        if wrong is not None:
-            raise RunFailed(f"{run.folder}: {wrong}")
-    wrong = begun_otherwise(run.folder, journals.identity_of(run.folder / "run.db"))
-    if wrong is not None:
-        raise RunFailed(f"{run.folder}: {wrong}")
 
 
 def _audited(run: RunRecord, setup: Setup, kept: Conditions, *, quick: bool, missing: str | None) -> Audit:
@@ -153,14 +94,6 @@ def _check_ending(run: RunRecord, setup: Setup, params: Tree | None) -> None:
             f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
         )
     _check_metrics(run.folder, measured(setup.spec, events, run.held.digest))
-
-
-def stored_model(folder: Path) -> str:
-    """The content hash of the model in a run folder."""
-    try:
-        return content_hash(load_tree(folder / "model.safetensors")[0])
-    except Damaged as wrong:
-        raise RunFailed(str(wrong)) from None
 
 
 def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.runs.replay import check_chain, check_files, open_record, stored_model
+from fedfleet.app.runs.sealed import check_chain, check_files, open_record, stored_model
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import ModelCommitted, RunBegan
 from fedfleet.runtime.rows import decode
