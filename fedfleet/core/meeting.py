@@ -11,8 +11,10 @@ from fedfleet.core.intervals import Traces, ready_until
 from fedfleet.core.records import Bools, Floats, Ints
 
 Earliest = Callable[[Bools, int, float, float], float]
-_FEW, _MANY = 1 << 12, 1 << 18  # traces followed at once, at first and later on
-_CHANGES = 16  # changes of one trace followed at once
+_FEW, _MANY = 1 << 12, 1 << 18  # changes looked at together, at first and later on
+_EACH = 16  # and of each trace, on average
+_MOST = 64  # and of one trace: whoever changes oftener than others is followed in several steps
+_PATIENCE = _FEW << 3  # when to ask whether so many can come at all
 _GRAIN = 1024.0  # periods of whole parts of a second have a common multiple
 _KINDS = 64  # periods among which one is looked for
 
@@ -31,9 +33,10 @@ def first_meeting(
     if int(weights.sum()) < n:
         return math.inf
     until = min(until, start + _repeats(t.period[rows]))
+    a_second = float((2 * (t.offsets[rows + 1] - t.offsets[rows]) / t.period[rows]).sum())  # changes, of all together
     times, steps, many = np.zeros(0), np.zeros(0, np.int64), _FEW
     while changes.min() < until:
-        limit = until if len(rows) <= many else min(until, float(np.partition(changes, many)[many]))
+        limit = min(until, float(changes.min()) + min(many, _EACH * len(rows)) / a_second)
         new_times, new_steps = _followed(t, rows, weights, ready, changes, limit)
         times, steps = np.concatenate([times, new_times]), np.concatenate([steps, new_steps])
         # What happens before the next change of any trace is known by now.
@@ -42,6 +45,8 @@ def first_meeting(
         if found < math.inf:
             return found if found < until else math.inf
         times, steps, many = times[~known], steps[~known], min(2 * many, _MANY)
+        if many == _PATIENCE and _at_most(t, rows, weights) < n:
+            return math.inf  # looked at only now, since those who come at all mostly come soon
     return math.inf
 
 
@@ -52,7 +57,7 @@ def _followed(
     times: list[Floats] = []
     steps: list[Ints] = []
     due = np.flatnonzero(changes <= limit)
-    for _ in range(_CHANGES):
+    for _ in range(_MOST):
         if not len(due):
             break
         at = changes[due]
@@ -73,6 +78,27 @@ def _reached(times: Floats, steps: Ints, count: int, n: int) -> tuple[float, int
     last = np.append(times[1:] > times[:-1], True)  # whoever comes and goes at one instant counts together
     enough = np.flatnonzero(last & (counts >= n))
     return float(times[enough[0]]) if len(enough) else math.inf, int(counts[-1])
+
+
+def _at_most(t: Traces, rows: Ints, weights: Ints) -> int:
+    """A bound on how many are ready at once, ever: the sum over all periods of the most that those who have it reach together."""
+    kinds, kind = np.unique(t.period[rows], return_inverse=True)
+    if len(kinds) > _KINDS:
+        return int(weights.sum())
+    total = 0
+    for k, period in enumerate(kinds.tolist()):
+        mine = np.flatnonzero(kind == k)
+        counts = t.offsets[rows[mine] + 1] - t.offsets[rows[mine]]
+        owner = np.repeat(mine, counts)
+        at = np.repeat(t.offsets[rows[mine]] - np.cumsum(counts) + counts, counts) + np.arange(len(owner))
+        # A second of slack on both sides: no rounding can make this too small.
+        begins, lengths = np.mod(t.start[rows[owner]] + t.begins[at] - 1.0, period), t.ends[at] - t.begins[at] + 2.0
+        lasting = weights[owner][lengths >= period].sum()
+        ends, few = np.mod(begins + lengths, period), np.where(lengths < period, weights[owner], 0)
+        order = np.argsort(np.concatenate([begins, ends]), kind="stable")  # at one instant, whoever comes counts first
+        around = few[ends < begins].sum() + np.cumsum(np.concatenate([few, -few])[order])
+        total += int(lasting + around.max(initial=0))
+    return total
 
 
 def _repeats(periods: Floats) -> float:

@@ -139,3 +139,23 @@ def test_looking_every_so_often(start, n, expected):
 
     look = looking_every(online, 60.0, repeats=120.0)
     assert look(np.ones(3, np.bool_), n, start, 1e12) == expected
+
+
+@laws
+@given(worlds(), st.lists(st.integers(1, 4), min_size=6, max_size=6), st.integers(1, 24), st.sampled_from([1.0, 7.3]))
+def test_asking_whether_so_many_can_come_at_all_changes_nothing(world, weights, n, scale):
+    spans, periods, starts = world
+    t = traces_of(
+        [tuple((a * scale, b * scale) for a, b in own) for own in spans],
+        np.array(periods) * scale,
+        np.array(starts) * scale,
+    )
+    of = np.repeat(np.arange(len(t)), weights[: len(t)])
+    shared = interval_states(take_states(StateTable(np.array([str(i) for i in range(len(t))]), t), of).traces)
+    everyone = np.ones(len(of), np.bool_)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedfleet.core.meeting._FEW", 1)
+        patch.setattr("fedfleet.core.meeting._PATIENCE", 2)
+        asked = shared.earliest(everyone, n, 0.0, 2000.0)
+        patch.setattr("fedfleet.core.meeting._PATIENCE", -1)
+        assert shared.earliest(everyone, n, 0.0, 2000.0) == asked
