@@ -21,7 +21,7 @@ from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.folder import load_tree
+from fedfleet.runtime.files import load_tree
 from fedfleet.runtime.simulate import simulate
 from fedfleet.tasks.task import make_task
 

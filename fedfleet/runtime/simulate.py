@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from fedfleet.runtime.waiting import Awaited, depends_on, moment_of_enough
 
 # Within one instant tasks end first, then candidates are seen, then timers fire.
 ENDS, CANDIDATES, TIMER = range(3)
+
+
+Tell = Callable[[Sequence[Event]], None]
 
 
 class Keeper(Protocol):
@@ -138,25 +141,30 @@ def simulate(
     keeper: Keeper | None = None,
     resume: Simulation | None = None,
     memory: ClientMemory | None = None,
-    watch: Callable[[Sequence[Event]], None] | None = None,
+    watch: Tell | None = None,
 ) -> Simulation:
     """Run a plan in a world to its end, and return where it ended.
 
     Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step. `memory` says
     where clients' memory is kept, if it matters.
     """
-    sim, trace = resume or fresh(plan, world, execute, eager=eager, memory=memory), tracer()
-
+    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory)
     listeners = [hear for hear in (journal.append if journal is not None else None, watch) if hear is not None]
-    if trace is not None:
-        listeners.append(lambda events: trace("event", events))
 
     def tell_all(events: Sequence[Event]) -> None:
         for hear in listeners:
             hear(events)
 
-    tell = listeners[0] if len(listeners) == 1 else tell_all  # the hot path: a call for every event
-    if resume is None:
+    # The hot path: a call for every event.
+    return drive(sim, listeners[0] if len(listeners) == 1 else tell_all, keeper=keeper, begun=resume is not None)
+
+
+def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, begun: bool = False) -> Simulation:
+    """Let a simulation happen to its end, from its first event unless it has `begun`; `tell` hears of everything."""
+    plan, trace = sim.plan, tracer()
+    if trace is not None:
+        tell = _traced(tell, trace)
+    if not begun:
         first = begin(plan)
         tell(first.outcomes)
         for command in first.commands:
@@ -175,6 +183,14 @@ def simulate(
         for command in commands:
             carry_out(sim, command)
     return sim
+
+
+def _traced(tell: Tell, trace: Callable[[str, Sequence[Any]], None]) -> Tell:
+    def both(events: Sequence[Event]) -> None:
+        tell(events)
+        trace("event", events)
+
+    return both
 
 
 def fresh(

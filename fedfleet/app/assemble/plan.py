@@ -34,7 +34,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         plan, world = in_one_place(plan, world)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
-    return Setup(spec, plan, world, made, lambda keep=None: make_executor(spec, made, keep))
+    return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form))
 
 
 def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None]:

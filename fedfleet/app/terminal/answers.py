@@ -14,6 +14,10 @@ from fedfleet.core.errors import BadInput, FedFleetError
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
 ]
+SigningKey = Annotated[
+    Path | None,
+    typer.Option(metavar="KEY", help="Sign the finished run with this Ed25519 private key (OpenSSH or PEM)."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 

@@ -19,14 +19,27 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
 
 
 def shown_replay(answer: dict[str, Any]) -> str:
-    """What a replay verified."""
-    model = {"identical": "the stored model is identical", "not written yet": "the run has not ended yet"}[
-        answer["model_file"]
+    """What a replay verified, and what it could not."""
+    lines = [
+        f"replayed {answer['rows']} rows with {answer['commits']} models: nothing contradicts what the run is",
+        f"verified: {', '.join(answer['verified'])}",
+        f"not verified: {', '.join(answer['not_verified'])}{'; ' + answer['because'] if answer['because'] else ''}",
+        f"digest {answer['digest'][:16]}{'' if answer['ended'] else '; the run has not ended yet'}",
     ]
+    return "\n".join(lines)
+
+
+def shown_verify(answer: dict[str, Any]) -> str:
+    """What the seals of a run prove."""
+    sealed = "sealed" if answer["sealed"] else "not sealed yet: the run has not ended"
+    signed = (
+        f"signed by {answer['signed_by']}"
+        if answer["signed_by"]
+        else "not signed: whoever can write it can seal it anew"
+    )
     return (
-        f"replayed {answer['facts']} facts: all {answer['outcomes']} outcomes and {answer['commits']} models follow from them "
-        f"(verified by {answer['verified_by']})\nfinal state rebuilt, model {answer['model_hash'][:16]}; {model}\n"
-        f"digest {answer['digest'][:16]}"
+        f"{answer['out']} is {sealed}, {signed}\nunchanged: {', '.join(answer['verified'])}\n"
+        f"not verified: {', '.join(answer['not_verified'])}\ndigest {answer['digest'][:16]}"
     )
 
 

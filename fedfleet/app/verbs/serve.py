@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer
+from fedfleet.app.terminal.answers import AsJson, SigningKey, answer
 
 
 def serve(
@@ -24,6 +24,7 @@ def serve(
     devices: Annotated[
         int | None, typer.Option(help="How many devices to wait for before round 1; default: the size of the cohort.")
     ] = None,
+    sign: SigningKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a run to real device processes over gRPC. A first version: no encryption, and a killed server starts anew."""
@@ -31,6 +32,6 @@ def serve(
     from fedfleet.app.runs.network import serve_run
     from fedfleet.app.terminal.text import shown_run
 
-    done = serve_run(spec, words or [], out, address, devices)
+    done = serve_run(spec, words or [], out, address, devices, sign)
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
