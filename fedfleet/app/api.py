@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, chance_of, doubts, executing
 from fedfleet.app.runs import finished, perform
 from fedfleet.app.spec import Spec, load_spec, resolve, with_words
 from fedfleet.core.errors import BadInput
@@ -68,12 +68,14 @@ def run(
             "a run with your own model cannot be kept in a folder, because the spec cannot rebuild the model; do not give `out`"
         )
     setup = assemble(resolved, task(resolved.seed) if task else None)
+    for doubt in doubts(setup):
+        warnings.warn(doubt, stacklevel=2)
     journal, events = journals.in_memory(), list[Event]()
     with executing(setup) as execute:
         done = simulate(
             setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more))
         )
-    metrics = {**summary(events), "digest": journal.digest, "spec_digest": resolved.digest}
+    metrics = {**summary(events, chance=chance_of(setup.task)), "digest": journal.digest, "spec_digest": resolved.digest}
     for warning in metrics["warnings"]:
         warnings.warn(warning, stacklevel=2)
     return Result(metrics, done.state.server.params, events, None)

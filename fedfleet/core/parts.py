@@ -151,11 +151,13 @@ class Policy:
 class DeviceSource:
     """How long work takes: `seconds(clients, cost, start, tasks)`; infinite if a device cannot do it at all.
 
-    `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip.
+    `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip. `memory_mb(clients)`, where it
+    is known, is NaN for those of whom it is not.
     """
 
     seconds: Callable[[Ints, Cost, float, Ints], Floats]
     kinds: Sequence[str]
+    memory_mb: Callable[[Ints], Floats] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, executing
+from fedfleet.app.assemble import Setup, assemble, doubts, executing
 from fedfleet.app.runs.conditions import (
     Conditions,
     adopted,
@@ -27,7 +27,7 @@ from fedfleet.app.runs.folder import (
     write_spec,
 )
 from fedfleet.app.spec import Spec
-from fedfleet.app.terminal.answers import say
+from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Executor
@@ -54,6 +54,7 @@ def perform(
             return _resumed(spec, out, watch, key)
     refuse_taken(out, resume=resume)
     setup = assemble(spec)  # before anything is written: a spec that cannot run leaves no trace
+    warn(doubts(setup))
     make_folder(out)
     with locked(out):
         refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
@@ -97,7 +98,7 @@ def _resumed(spec: Spec, out: Path, watch: Watch | None, key: Path | None) -> Fi
 def _ended(setup: Setup, conditions: Conditions, out: Path, watch: Watch | None, key: Path | None) -> Finished:
     start = time.perf_counter()
     written, params = _simulate_in(setup, conditions, out, watch)
-    return completed(setup.spec, out, written, params, time.perf_counter() - start, key)
+    return completed(setup, out, written, params, time.perf_counter() - start, key)
 
 
 def _simulate_in(

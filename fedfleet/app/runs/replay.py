@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, executing
+from fedfleet.app.assemble import Setup, assemble, chance_of, executing
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
 from fedfleet.app.runs.folder import measured
 from fedfleet.app.spec import load_spec
@@ -144,7 +144,7 @@ def _check_ending(run: RunRecord, setup: Setup, params: Tree | None) -> None:
         raise RunFailed(
             f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
         )
-    _check_metrics(run.folder, measured(setup.spec, events, run.held.digest))
+    _check_metrics(run.folder, measured(setup.spec, events, run.held.digest, chance_of(setup.task)))
 
 
 def stored_model(folder: Path) -> str:

@@ -12,10 +12,18 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"({answer['wall_seconds']:.1f} s of real time), stopped by {metrics.get('stopped_by')}",
         f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
         f"worst tenth {percent(answer['accuracy_bottom10'])}",
+        *shown_failures(answer["failed_rounds"]),
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
     return "\n".join(lines)
+
+
+def shown_failures(failed: dict[str, int]) -> list[str]:
+    """How many rounds failed, by reason; nothing if none did."""
+    if not failed:
+        return []
+    return [f"failed rounds: {sum(failed.values())} ({'; '.join(f'{n} x {reason}' for reason, n in failed.items())})"]
 
 
 def shown_replay(answer: dict[str, Any]) -> str:
