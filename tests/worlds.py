@@ -195,7 +195,9 @@ def buffered(enough: int, concurrency: int, *, batch: int = 1, pause: float = 1.
         missing = concurrency - book.running - coming
         if book.answered or (book.lost and book.now == book.sent_at):
             return Decision(wake_at=book.now + pause) if missing else NOTHING
-        return Decision(ask=missing, at_least=at_least) if missing >= batch or (missing and not book.running) else NOTHING
+        return (
+            Decision(ask=missing, at_least=at_least) if missing >= batch or (missing and not book.running) else NOTHING
+        )
 
     return Policy("buffered", decide, concurrency)
 

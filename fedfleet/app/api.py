@@ -75,7 +75,11 @@ def run(
         done = simulate(
             setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more))
         )
-    metrics = {**summary(events, chance=chance_of(setup.task)), "digest": journal.digest, "spec_digest": resolved.digest}
+    metrics = {
+        **summary(events, chance=chance_of(setup.task)),
+        "digest": journal.digest,
+        "spec_digest": resolved.digest,
+    }
     for warning in metrics["warnings"]:
         warnings.warn(warning, stacklevel=2)
     return Result(metrics, done.state.server.params, events, None)

@@ -50,9 +50,7 @@ def first_meeting(
     return math.inf
 
 
-def _followed(
-    t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, limit: float
-) -> tuple[Floats, Ints]:
+def _followed(t: Traces, rows: Ints, weights: Ints, ready: Bools, changes: Floats, limit: float) -> tuple[Floats, Ints]:
     """The next changes of the traces that change up to `limit`, and what each adds to the count; `ready` and `changes` move on."""
     times: list[Floats] = []
     steps: list[Ints] = []

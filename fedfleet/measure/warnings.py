@@ -54,7 +54,7 @@ def _of_no_round(log: Sequence[Event]) -> list[str]:
     if not isinstance(end, RunEnded) or end.reason == "target_accuracy":
         return []  # it still goes on, or had nothing to do
     if any(isinstance(e, CandidatesSeen) for e in log):
-        why = "its first round was still waiting for reports; use pace.use = \"deadline\", or raise stop.virtual_seconds"
+        why = 'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
     else:
         why = (
             "as many clients as a round needs were never reachable at once; lower pace.min_clients and pace.min_share, change "

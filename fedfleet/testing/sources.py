@@ -63,7 +63,9 @@ def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: in
     if np.count_nonzero(among) < n:
         assert moment == math.inf, f"{n} clients are there at {moment}, of {np.count_nonzero(among)} that may come"
     looks = np.linspace(start, min(moment, until), 150, endpoint=moment == math.inf)
-    missed = [float(t) for t in looks if np.count_nonzero(source.online(float(t)) & among) >= n and t < min(moment, until)]
+    missed = [
+        float(t) for t in looks if np.count_nonzero(source.online(float(t)) & among) >= n and t < min(moment, until)
+    ]
     assert not missed, f"{n} clients are there at {missed[0]} already, and not first at {moment}"
     if moment < math.inf:
         found = np.count_nonzero(source.online(moment) & among)

@@ -132,7 +132,9 @@ def test_nobody_is_found_at_the_horizon_or_after_it():
     assert source.earliest(~one, 1, 0.0, 1e9) == math.inf
 
 
-@pytest.mark.parametrize(("start", "n", "expected"), [(0.0, 1, 0.0), (5.0, 2, 60.0), (60.0, 2, 60.0), (70.0, 3, math.inf)])
+@pytest.mark.parametrize(
+    ("start", "n", "expected"), [(0.0, 1, 0.0), (5.0, 2, 60.0), (60.0, 2, 60.0), (70.0, 3, math.inf)]
+)
 def test_looking_every_so_often(start, n, expected):
     def online(time):
         return np.array([True, time // 60 % 2 == 1, False])

@@ -80,9 +80,13 @@ def run_step_by_step(plan, world):
 
 policies = st.one_of(
     paces().map(lambda pace: pace.policy()),
-    st.sampled_from([
-        buffered(2, 3, pause=11.0), buffered(2, 4, batch=2, pause=11.0), buffered(1, 4, pause=11.0, at_least=2),
-    ]),
+    st.sampled_from(
+        [
+            buffered(2, 3, pause=11.0),
+            buffered(2, 4, batch=2, pause=11.0),
+            buffered(1, 4, pause=11.0, at_least=2),
+        ]
+    ),
 )
 
 

@@ -33,8 +33,8 @@ def test_a_fleet_that_sleeps_has_too_few_and_the_cure_is_to_wait():
     found = failures(ran(readiness(3), NIGHT, 180))
     assert found.causes == {Cause.FEW: 180}
     assert cure(found) == (
-        'nobody was reachable in these rounds before 01:00 of the first day; let rounds wait for clients with pace.if_few = "wait", '
-        "or change world.states"
+        'nobody was reachable in these rounds before 01:00 of the first day; let rounds wait for clients with pace.if_few = "wait"'
+        ", or change world.states"
     )
     assert failures(ran(readiness(3, if_few="wait"), NIGHT)).causes == {}
 

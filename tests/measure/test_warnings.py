@@ -28,7 +28,9 @@ def test_a_healthy_run_says_nothing():
 
 def test_no_model_is_the_first_thing_to_hear_with_the_reason_and_the_cure():
     log = [evaluated(0, 10)]
-    log += [e for i in range(3) for e in (ReportRejected(i, i, 0, "odd"), RoundFailed(i, i, "no report could be folded"))]
+    log += [
+        e for i in range(3) for e in (ReportRejected(i, i, 0, "odd"), RoundFailed(i, i, "no report could be folded"))
+    ]
     log += [CandidatesSeen(3.0, roster_of()), RoundFailed(3.0, 3, "fewer than 2 clients could be selected")]
     assert failed_rounds(log) == {"no report could be folded": 3, "fewer than 2 clients could be selected": 1}
     first, second = warnings(log)
@@ -100,7 +102,9 @@ def test_a_run_that_ended_before_its_first_round_says_what_it_waited_for():
     stop = Stop(virtual_seconds=7200.0)
     log, _ = events_of(toy_plan(readiness(2, if_few="wait"), 2, stop=stop), world_of(asleep))
     (said,) = warnings(log)
-    assert said.startswith("no model was made: the run ended at 02:00 of the first day by virtual_seconds, and as many clients")
+    assert said.startswith(
+        "no model was made: the run ended at 02:00 of the first day by virtual_seconds, and as many clients"
+    )
     log, _ = events_of(toy_plan(readiness(2), 2, stop=stop), world_of(even_fleet(2, 1e9)))
     assert "its first round was still waiting for reports" in warnings(log)[0]
 

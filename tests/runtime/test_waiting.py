@@ -15,7 +15,19 @@ from fedfleet.core.records import NOTHING, Decision, Stop, whole_work
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.runtime.waiting import moment_of_enough
-from tests.worlds import Fleet, buffered, even_fleet, events_of, fleets, kinds_of, only, paces, plain, toy_plan, world_of
+from tests.worlds import (
+    Fleet,
+    buffered,
+    even_fleet,
+    events_of,
+    fleets,
+    kinds_of,
+    only,
+    paces,
+    plain,
+    toy_plan,
+    world_of,
+)
 
 law = settings(deadline=None, derandomize=True, max_examples=120)
 
@@ -51,7 +63,9 @@ def test_no_round_fails_for_want_of_clients_and_each_begins_as_soon_as_it_can(fl
     for event in events:
         if isinstance(event, CandidatesSeen):
             # Nothing runs between two rounds: whoever is online is free, and times are whole seconds.
-            counts = {t: int(world.states.online(float(t)).sum()) for t in range(math.ceil(asked), math.ceil(event.time))}
+            counts = {
+                t: int(world.states.online(float(t)).sum()) for t in range(math.ceil(asked), math.ceil(event.time))
+            }
             assert len(event.roster.clients) >= policy.least
             assert not [t for t, count in counts.items() if count >= policy.least]
         elif isinstance(event, ModelCommitted | RoundFailed):
@@ -69,7 +83,10 @@ def test_asking_for_at_least_nobody_changes_nothing(fleet, pace, horizon):
             return decision._replace(at_least=least) if decision.ask else decision
 
         stop = Stop(rounds=4, virtual_seconds=horizon)
-        return [plain(e) for e in events_of(toy_plan(replace(policy, decide=decide), len(fleet), stop=stop), world_of(fleet))[0]]
+        return [
+            plain(e)
+            for e in events_of(toy_plan(replace(policy, decide=decide), len(fleet), stop=stop), world_of(fleet))[0]
+        ]
 
     assert with_least(0) == [
         plain(e)
@@ -210,7 +227,7 @@ def test_states_that_do_not_say_when_are_refused_by_a_sentence():
     world = world_of(shifted((50.0, 90.0), (60.0, 90.0)))
     silent = replace(world, states=replace(world.states, earliest=None))
     plan = toy_plan(deadline(2, if_few="wait"), 2)
-    with pytest.raises(RunFailed, match="policy 'deadline' wants at least 2 clients, but .* `earliest`"):
+    with pytest.raises(RunFailed, match=r"policy 'deadline' wants at least 2 clients, but .* `earliest`"):
         events_of(plan, silent)
     assert len(events_of(toy_plan(deadline(2), 2), silent)[0]) > 2, "whoever does not wait needs no such thing"
 
@@ -218,7 +235,9 @@ def test_states_that_do_not_say_when_are_refused_by_a_sentence():
 def test_an_error_of_the_world_names_it():
     world = world_of(shifted((50.0, 90.0), (60.0, 90.0)))
     broken = replace(world, states=replace(world.states, earliest=lambda among, n, start, until: [][n]))
-    with pytest.raises(RunFailed, match="the world, asked at time 20.0 when 2 clients can be reached, failed: IndexError"):
+    with pytest.raises(
+        RunFailed, match=r"the world, asked at time 20.0 when 2 clients can be reached, failed: IndexError"
+    ):
         events_of(toy_plan(readiness(2, if_few="wait"), 2), broken)
 
 

@@ -75,13 +75,17 @@ def never_together(plan: Plan, world: World) -> list[str]:
     while over - most > 1:
         middle = (most + over) // 2
         most, over = (middle, over) if meet(middle) else (most, middle)
-    where = f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients are reachable at once"
+    where = (
+        f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients are reachable at once"
+    )
     if most < pace.least:
         return [
             f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
             "world.states"
         ]
-    return [f"rounds will be smaller than pace.cohort = {pace.cohort}: {where}; lower pace.cohort, or change world.states"]
+    return [
+        f"rounds will be smaller than pace.cohort = {pace.cohort}: {where}; lower pace.cohort, or change world.states"
+    ]
 
 
 def short_of_memory(plan: Plan, world: World) -> list[str]:
@@ -98,7 +102,7 @@ def short_of_memory(plan: Plan, world: World) -> list[str]:
             f"the model takes {size:,.4g} MB, and no device of the fleet has more memory than {np.max(memory):,.4g} MB; lower "
             "world.model_bytes, choose a smaller model, or other devices in world.devices"
         )
-    kinds = list(dict.fromkeys(world.devices.kinds[c] for c in np.flatnonzero(~small)[:_TOGETHER].tolist()))
+    kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_TOGETHER].tolist()))
     named = ", ".join(kinds[:_NAMED]) + (" and others" if len(kinds) > _NAMED else "")
     return [
         f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.executor import check_executor, make_executor
+from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.overrides import run_facts, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
@@ -87,8 +87,8 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
 def _check_stop(stop: Stop) -> None:
     if stop.commits is not None and stop.commits > stop.rounds:
         raise BadInput(
-            f"stop.commits: {stop.commits} models can never be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds, which "
-            "counts attempts"
+            f"stop.commits: {stop.commits} models can never be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds, "
+            "which counts attempts"
         )
 
 

@@ -97,7 +97,11 @@ def completed(
         )
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
-    metrics = {**measured(setup.spec, events, written.digest, chance_of(setup.task)), "wall_seconds": wall_seconds, "out": str(out)}
+    metrics = {
+        **measured(setup.spec, events, written.digest, chance_of(setup.task)),
+        "wall_seconds": wall_seconds,
+        "out": str(out),
+    }
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
     # Last, since its presence says that the run is complete.
     seal_folder(out, found, key)

@@ -73,9 +73,13 @@ def test_a_cohort_that_is_never_online_together_is_told_with_how_many_are():
     world = shifts((0.0, 10.0), (5.0, 10.0), (8.0, 20.0), (50.0, 60.0))
     assert never_together(toy_plan(readiness(3), 4), world) == []
     (said,) = never_together(toy_plan(readiness(4), 4), world)
-    assert said.startswith("rounds will be smaller than pace.cohort = 4: in the first 30 days of virtual time no more than 3")
+    assert said.startswith(
+        "rounds will be smaller than pace.cohort = 4: in the first 30 days of virtual time no more than 3"
+    )
     (said,) = never_together(toy_plan(readiness(4, min_clients=4), 4, stop=Stop(virtual_seconds=43200.0)), world)
-    assert said.startswith("no round can succeed: in the first 0.5 days of virtual time no more than 3 clients are reachable")
+    assert said.startswith(
+        "no round can succeed: in the first 0.5 days of virtual time no more than 3 clients are reachable"
+    )
     assert "it needs 4; lower pace.min_clients" in said
 
 
@@ -97,7 +101,9 @@ def with_memory(*megabytes):
 
 def test_a_model_that_fits_no_device_is_refused():
     plan = replace(toy_plan(readiness(2), 3), byte_scale=2.0**20 * 600 / 16)  # the toy has 16 bytes
-    with pytest.raises(BadInput, match="the model takes 600 MB, and no device of the fleet has more memory than 512 MB"):
+    with pytest.raises(
+        BadInput, match="the model takes 600 MB, and no device of the fleet has more memory than 512 MB"
+    ):
         short_of_memory(plan, with_memory(256.0, 512.0, 256.0))
     assert short_of_memory(plan, with_memory(256.0, np.nan, 256.0)) != [], "unknown memory may be enough"
     assert short_of_memory(plan, with_memory(600.0, 700.0, 800.0)) == []
@@ -140,7 +146,9 @@ def test_doubts_of_a_spec_name_its_keys():
 
 def test_a_model_larger_than_every_device_is_refused_and_than_some_is_doubted():
     pool = {"use": "pool72", "reallocate": False, "distribution": "uniform"}
-    memory = assemble(resolve({**SPEC, "world": {"clients": 20, "devices": pool}})).world.devices.memory_mb(np.arange(20))
+    memory = assemble(resolve({**SPEC, "world": {"clients": 20, "devices": pool}})).world.devices.memory_mb(
+        np.arange(20)
+    )
     between = float(memory.min() + memory.max()) / 2 * 2**20
     (some,) = doubted(world={"clients": 20, "devices": pool, "model_bytes": between}, pace={"cohort": 5})
     assert "devices have as memory" in some
@@ -149,6 +157,6 @@ def test_a_model_larger_than_every_device_is_refused_and_than_some_is_doubted():
 
 
 def test_more_models_than_rounds_are_refused():
-    with pytest.raises(BadInput, match="stop.commits: 9 models can never be made in stop.rounds = 8 rounds"):
+    with pytest.raises(BadInput, match=r"stop.commits: 9 models can never be made in stop.rounds = 8 rounds"):
         assemble(resolve({**SPEC, "stop": {"rounds": 8, "commits": 9}}))
     assert assemble(resolve({**SPEC, "stop": {"rounds": 9, "commits": 9}})).plan.stop.commits == 9
