@@ -101,7 +101,7 @@ def cure(found: Failures) -> str:
             why = found.lost.most_common(1)[0][0]
             return f"tasks were lost ({why}); choose other devices in world.devices, or less work in [algorithm]"
         case Cause.REFUSED:
-            return "their reports could not be used; see below"
+            return "their reports could not be used, as the next warning says"
         case Cause.LATE:
             return _too_late(found)
 

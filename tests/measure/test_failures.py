@@ -71,7 +71,7 @@ def test_refused_reports_are_the_cause_although_they_arrived():
     log = [CandidatesSeen(20.0, roster_of(0, 1)), TaskArrived(30.0, 0, 0, 10.0, 1.0)]
     log += [ReportRejected(30.0, 0, 0, "not finite"), RoundFailed(30.0, 0, "no report could be folded")]
     assert failures(log).causes == {Cause.REFUSED: 1}
-    assert "see below" in cure(failures(log))
+    assert "as the next warning says" in cure(failures(log))
 
 
 def test_the_most_frequent_cause_is_told_and_rounds_do_not_mix():

@@ -35,8 +35,8 @@ def test_no_model_is_the_first_thing_to_hear_with_the_reason_and_the_cure():
     assert failed_rounds(log) == {"no report could be folded": 3, "fewer than 2 clients could be selected": 1}
     first, second = warnings(log)
     assert first == (
-        "no model was made: all 4 rounds failed (most often: no report could be folded, 3 times); their reports could not be used; "
-        "see below"
+        "no model was made: all 4 rounds failed (most often: no report could be folded, 3 times); their reports could not be used, "
+        "as the next warning says"
     )
     assert second.startswith("3 reports of 1 clients were refused (odd); lower algorithm.lr")
 
