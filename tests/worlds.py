@@ -21,7 +21,7 @@ from fedfleet.core.parts import Algorithm, DeviceSource, Plan, Policy, Selector,
 from fedfleet.core.records import NOTHING, Book, ClientScores, Cost, Decision, Floats, Ints, Keys, Roster, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.pace.overcommit import overcommit
-from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.pace.rounds import IfFew, deadline, readiness
 from fedfleet.runtime.simulate import Simulation, simulate
 from fedfleet.testing.toys import consensus, consensus_start, no_data, opaque_executor
 from fedfleet.world.states import always_on, interval_states
@@ -129,11 +129,14 @@ class Pace:
     ready_share: float
     min_clients: int
     factor: float
+    if_few: IfFew = "fail"
 
     def policy(self, scale: float = 1.0) -> Policy:
         """The policy with all its times multiplied by `scale`."""
         least = min(self.min_clients, self.cohort)
-        common = {"t_break": self.t_break * scale, "min_clients": least, "min_share": 0.25}
+        common = {
+            "t_break": self.t_break * scale, "min_clients": least, "min_share": 0.25, "if_few": self.if_few,
+        }  # fmt: skip
         if self.kind == "eager_commits":
             return commits_at(self.cohort, max(1, self.cohort - 1), t_break=self.t_break * scale)
         if self.kind == "readiness":
@@ -154,6 +157,7 @@ def paces(*kinds: str) -> st.SearchStrategy[Pace]:
         ready_share=st.sampled_from([0.25, 0.5, 0.75, 1.0]),
         min_clients=st.integers(0, 2),
         factor=st.sampled_from([1.0, 1.5, 2.0]),
+        if_few=st.sampled_from(["fail", "wait"]),
     )
 
 
@@ -175,8 +179,10 @@ def commits_at(cohort: int, enough: int, *, t_break: float = 1.0, drop: int | No
     return Policy("commits_at", decide, cohort)
 
 
-def buffered(enough: int, concurrency: int, *, batch: int = 1, pause: float = 1.0) -> Policy:
+def buffered(enough: int, concurrency: int, *, batch: int = 1, pause: float = 1.0, at_least: int = 0) -> Policy:
     """Commit whenever `enough` reports are there and keep `concurrency` tasks running, replaced `batch` at a time.
+
+    With `at_least` it waits until so many clients can be asked.
 
     It needs no memory: what is on its way is in the book. Who finds too few candidates looks again after a pause, and so does
     who loses tasks at the very moment of sending them: the same devices would be asked again.
@@ -189,7 +195,9 @@ def buffered(enough: int, concurrency: int, *, batch: int = 1, pause: float = 1.
         missing = concurrency - book.running - coming
         if book.answered or (book.lost and book.now == book.sent_at):
             return Decision(wake_at=book.now + pause) if missing else NOTHING
-        return Decision(ask=missing) if missing >= batch or (missing and not book.running) else NOTHING
+        return (
+            Decision(ask=missing, at_least=at_least) if missing >= batch or (missing and not book.running) else NOTHING
+        )
 
     return Policy("buffered", decide, concurrency)
 

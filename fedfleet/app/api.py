@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, chance_of, doubts, executing
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform
@@ -194,6 +194,8 @@ def _arrays(data: Any) -> Any:
 def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
     """A run of which nothing is written."""
     setup = assemble(spec, own.task if own else None)
+    for doubt in doubts(setup):
+        warnings.warn(doubt, stacklevel=3)
     journal, events = journals.in_memory(), list[Event]()
     with executing(setup) as execute:
         done = simulate(
@@ -201,7 +203,11 @@ def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
             journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear,
         )  # fmt: skip
     params = done.state.server.params
-    metrics = {**judged(own, params, summary(events)), "digest": journal.digest, "spec_digest": spec.digest}
+    metrics = {
+        **judged(own, params, summary(events, chance=chance_of(setup.task))),
+        "digest": journal.digest,
+        "spec_digest": spec.digest,
+    }
     return Result(metrics, params, events, None, lambda: setup.world)
 
 

@@ -9,9 +9,13 @@ from fedfleet.core.records import Context, Ints, ServerState, Wave
 
 @dataclass(frozen=True, slots=True)
 class FindCandidates:
-    """Say who could be asked now; `wanted` is how many are needed. Answer: CandidatesSeen."""
+    """Say who could be asked, as soon as `at_least` so many could be; `wanted` is how many are needed. Answer: CandidatesSeen.
+
+    Both numbers may grow until the answer comes: the state of the run says what holds.
+    """
 
     wanted: int
+    at_least: int = 0
 
 
 @dataclass(frozen=True, slots=True)

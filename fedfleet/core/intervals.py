@@ -91,22 +91,34 @@ def phase_of(t: Traces, clients: Ints, time: float) -> Floats:
     return _phase(t, row_of(t.of, clients), time)
 
 
-def _phase(t: Traces, rows: Ints, time: float) -> Floats:
+def _phase(t: Traces, rows: Ints, time: float | Floats) -> Floats:
     return np.mod(time - t.start[rows], t.period[rows])
 
 
-def ready_until(t: Traces, clients: Ints, time: float) -> tuple[Bools, Floats]:
-    """Is each client ready at `time`, and until when does that answer hold?"""
+def ready_until(t: Traces, clients: Ints, time: float | Floats) -> tuple[Bools, Floats]:
+    """Is each client ready at `time`, and until when does that answer hold? `time` may be each client's own.
+
+    An interval of the k-th period is there from start + (k period + begin) on and before start + (k period + end), as these
+    are rounded: an answer ends at the same moment, to the last bit, whenever it was asked for.
+    """
     rows = row_of(t.of, clients)
-    phase = _phase(t, rows, time)
+    start, period = t.start[rows], t.period[rows]
     low, high = t.offsets[rows], t.offsets[rows + 1]
+    phase = _phase(t, rows, time)
+    lap = np.rint((time - start - phase) / period)
     i = _last_at_or_before(t.begins, low, high, phase)
-    inside = (i >= low) & (phase < t.ends[np.maximum(i, 0)])
-    following = i + 1
-    wraps = following >= high
-    opens = np.where(wraps, t.begins[low] + t.period[rows], t.begins[np.minimum(following, len(t.begins) - 1)])
-    change = np.where(inside, t.ends[np.maximum(i, 0)], opens)
-    return inside, time + (change - phase)
+    # The phase may be off by a rounding, and then so is the interval; the moments decide.
+    i = i - ((i >= low) & (start + (lap * period + t.begins[np.maximum(i, 0)]) > time))
+    turns, following = i + 1 >= high, np.where(i + 1 >= high, low, i + 1)
+    opens = start + ((lap + turns) * period + t.begins[following])
+    come = opens <= time
+    if come.any():
+        i, lap = np.where(come, following, i), lap + (come & turns)
+        turns, following = i + 1 >= high, np.where(i + 1 >= high, low, i + 1)
+        opens = start + ((lap + turns) * period + t.begins[following])
+    closes = start + (lap * period + t.ends[np.maximum(i, 0)])
+    inside = (i >= low) & (time < closes)
+    return inside, np.maximum(np.where(inside, closes, opens), np.nextafter(time, np.inf))
 
 
 def finish_after(t: Traces, clients: Ints, time: float, seconds: Floats) -> Floats:

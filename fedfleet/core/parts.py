@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -129,13 +130,18 @@ class Selector:
 class Policy:
     """When to ask, give up waiting, commit: a pure function of the book. `cohort` is how many it wants at once.
 
-    What it must remember is in the book: `initial` is `Book.kept` at the start, `Decision.keep` replaces it.
+    What it must remember is in the book: `initial` is `Book.kept` at the start, `Decision.keep` replaces it. What can be known of
+    its rounds before the run serves to warn of those that can never succeed: with fewer than `least` selected clients, or if
+    nobody reports within `patience` seconds. `doubts` are sentences about its own parameters.
     """
 
     name: str
     decide: Callable[[Book], Decision]
     cohort: int
     initial: tuple[float, ...] = ()
+    least: int = 1
+    patience: float = math.inf
+    doubts: tuple[str, ...] = ()
 
 
 # ---- where: the world as sources, pure functions of (clients, time), vectorised ----------------------------------
@@ -145,19 +151,26 @@ class Policy:
 class DeviceSource:
     """How long work takes: `seconds(clients, cost, start, tasks)`; infinite if a device cannot do it at all.
 
-    `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip.
+    `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip. `memory_mb(clients)`, where it
+    is known, is NaN for those of whom it is not.
     """
 
     seconds: Callable[[Ints, Cost, float, Ints], Floats]
     kinds: Sequence[str]
+    memory_mb: Callable[[Ints], Floats] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StateSource:
-    """Who is reachable: `online(t)` for all clients; `finish(clients, start, seconds)` when so many ready seconds passed."""
+    """Who is reachable: `online(t)` for all clients; `finish(clients, start, seconds)` when so many ready seconds passed.
+
+    `earliest(among, n, start, until)` is the first moment from `start` on, and before `until`, at which `online` says yes for n
+    of the clients that the mask `among` names; infinite if there is none. Policies that wait for clients need it.
+    """
 
     online: Callable[[float], Bools]
     finish: Callable[[Ints, float, Floats], Floats]
+    earliest: Callable[[Bools, int, float, float], float] | None = None
 
 
 Split = Literal["train", "valid", "test"]

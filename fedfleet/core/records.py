@@ -216,7 +216,8 @@ class Decision(NamedTuple):
     again. `drop` gives up the running tasks whose model is at least so many versions old (0: all of them; to allow a
     staleness of s, say s + 1), `drop_before` those that were sent before this time; both happen before this decision commits.
     `keep` replaces the policy's memory; None leaves it as it is. A policy must not ask twice in one instant: when candidates
-    were just `answered`, or what it sent was lost at once, it should wake later.
+    were just `answered`, or what it sent was lost at once, it should wake later. `at_least` belongs to `ask`: the answer waits
+    until so many can be reached at once; an ask that grows waits for the most that any of its parts wants.
     """
 
     ask: int = 0
@@ -227,6 +228,7 @@ class Decision(NamedTuple):
     others: bool = False
     drop_before: float | None = None
     keep: tuple[float, ...] | None = None
+    at_least: int = 0
 
 
 NOTHING = Decision()
@@ -236,12 +238,13 @@ NOTHING = Decision()
 class Stop:
     """When a run ends: whichever comes first. `virtual_seconds` is the horizon, and always there.
 
-    `rounds` counts attempts, `updates` tasks handed out (trips). The rules about accuracy look at evaluations, of which
-    there is one every `evaluate_every` commits.
+    `rounds` counts attempts, `commits` those that made a model, `updates` tasks handed out (trips). The rules about accuracy
+    look at evaluations, of which there is one every `evaluate_every` commits.
     """
 
     rounds: Count = 100
     virtual_seconds: Annotated[float, Gt(0), Lt(math.inf)] = 10 * 366 * 86400.0
+    commits: Count | None = None
     updates: Count | None = None
     target_accuracy: Share | None = None
     patience: Count | None = None

@@ -22,12 +22,12 @@ def candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reacti
     """Look before picking if the selector wants that; else pick."""
     if not state.book.asking or state.probe is not None:
         raise RunFailed("candidates were reported without being asked for: the runtime is broken")
-    state = with_book(state, now=fact.time)
+    state = with_book(state._replace(at_least=0), now=fact.time)
     if state.phase is Phase.ENDING:
         return Reaction(with_book(state, asking=False))  # asked for before the end; nobody is sent out any more
     roster, choose = fact.roster, plan.choose
     if state.others:
-        roster = _reduced(roster, ~np.isin(roster.clients, _asked_in_this_round(state)))
+        roster = _reduced(roster, ~np.isin(roster.clients, asked_in_this_round(state)))
     if choose.probe is None:
         return _pick(plan, state, roster)
     wanted = state.book.wanted - state.book.selected
@@ -108,7 +108,7 @@ def _draw(plan: Plan, state: RunState) -> Draw:
     return Draw(plan.seed, state.book.round, state.next_task)
 
 
-def _asked_in_this_round(state: RunState) -> Ints:
+def asked_in_this_round(state: RunState) -> Ints:
     """Every task of this round either runs or has ended since the round opened."""
     tasks = [*state.running.items(), *((e.task, e.wave) for e in endings(state.ended))]
     found = [w.asked.clients[t - w.first] for t, w in tasks if w.round == state.book.round]

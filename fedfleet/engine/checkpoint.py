@@ -20,7 +20,7 @@ from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of
 
 Frozen = tuple[dict[str, Any], dict[str, Array]]
 _COLUMNS = ("clients", "steps", "share", "keys", "samples", "bytes_down", "bytes_up")
-_PLAIN = ("others", "next_task", "wake", "room", "reason")  # fields that are plain values already
+_PLAIN = ("others", "at_least", "next_task", "wake", "room", "reason")  # fields that are plain values already
 
 
 def freeze(state: RunState) -> Frozen:

@@ -27,7 +27,7 @@ def consult(plan: Plan, state: RunState) -> Reaction:
     book = state.book
     try:
         decision = plan.pace.decide(book)
-        ask, wake_at, drop, commit, abandon, _, before, keep = decision
+        ask, wake_at, drop, commit, abandon, _, before, keep, _ = decision
     except FedFleetError:
         raise
     except Exception as wrong:  # spelt out, since it is the hot path
@@ -71,6 +71,8 @@ def _check(plan: Plan, state: RunState, decision: Decision) -> None:
         raise RunFailed(f"policy {name!r} commits and abandons the same round at time {book.now}")
     if decision.commit and not book.arrived:
         raise RunFailed(f"policy {name!r} commits at time {book.now}, but nothing has arrived")
+    if decision.at_least < 0:
+        raise RunFailed(f"policy {name!r} wants at least {decision.at_least} candidates at time {book.now}")
     if decision.wake_at is not None and not decision.wake_at > book.now:
         raise RunFailed(f"policy {name!r} wants to wake at {decision.wake_at}, which is not after {book.now}")
 
@@ -78,14 +80,18 @@ def _check(plan: Plan, state: RunState, decision: Decision) -> None:
 def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunState, tuple[Command, ...]]:
     book, commands = state.book, ()
     if decision.ask > 0 and book.asking:  # the answer that is awaited serves both
-        state = with_book(state._replace(others=state.others or decision.others), wanted=book.wanted + decision.ask)
+        # Whoever is probed has been seen already: such an ask waits for nobody any more.
+        least = max(state.at_least, decision.at_least) if state.probe is None else 0
+        state = state._replace(others=state.others or decision.others, at_least=least)
+        state = with_book(state, wanted=book.wanted + decision.ask)
     elif decision.ask > 0:
         if book.answered:
             raise RunFailed(
                 f"policy {plan.pace.name!r} asks for candidates in reply to candidates at time {book.now}; let it wake later"
             )
-        state = with_book(state._replace(others=decision.others), asking=True, wanted=book.selected + decision.ask)
-        commands = (FindCandidates(decision.ask),)
+        state = state._replace(others=decision.others, at_least=decision.at_least)
+        state = with_book(state, asking=True, wanted=book.selected + decision.ask)
+        commands = (FindCandidates(decision.ask, decision.at_least),)
     wake = decision.wake_at if decision.wake_at is not None else math.inf
     if wake == math.inf and not state.book.running and not state.book.asking:
         raise RunFailed(

@@ -17,6 +17,8 @@ def limit_reached(plan: Plan, state: RunState) -> str:
     stop, book = plan.stop, state.book
     if book.now >= stop.virtual_seconds:
         return "virtual_seconds"
+    if stop.commits is not None and book.version >= stop.commits:
+        return "commits"  # before rounds: whoever set both wanted so many models, and has them
     if book.round >= stop.rounds:
         return "rounds"
     if stop.updates is not None and state.progress.updates >= stop.updates:

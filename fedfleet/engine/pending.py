@@ -24,7 +24,7 @@ def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
     if state.probe is not None:
         found.append(state.probe)
     elif state.book.asking:
-        found.append(FindCandidates(state.book.wanted - state.book.selected))
+        found.append(FindCandidates(state.book.wanted - state.book.selected, state.at_least))
     if state.phase is Phase.GATHERING:
         found.append(gather_command(state))
     elif state.phase in (Phase.EVALUATING, Phase.ENDING):

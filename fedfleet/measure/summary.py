@@ -14,8 +14,8 @@ from fedfleet.measure.traffic import traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings
 
 
-def summary(log: Sequence[Event], tasks: Tasks | None = None) -> dict[str, Any]:
-    """The measures of a run, ready for JSON."""
+def summary(log: Sequence[Event], tasks: Tasks | None = None, *, chance: float | None = None) -> dict[str, Any]:
+    """The measures of a run, ready for JSON. `chance`: what guessing would score on the central test set, where that is known."""
     tasks = task_table(log) if tasks is None else tasks
     clients = next((e.clients for e in log if isinstance(e, RunBegan)), 0)
     seconds = log[-1].time if log else 0.0
@@ -31,10 +31,11 @@ def summary(log: Sequence[Event], tasks: Tasks | None = None) -> dict[str, Any]:
         "commits": committed,
         "rounds_failed": failed,
         "failed_rounds": failed_rounds(log),
-        "warnings": warnings(log),
+        "warnings": warnings(log, chance),
         "stopped_by": next((e.reason for e in log if isinstance(e, RunEnded)), None),
         "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
+        "chance": chance,
         "loss": float(curve.loss[-1]) if len(curve.loss) else None,
         "accuracy_clients": own.mean if own else None,
         "accuracy_bottom10": own.bottom10 if own else None,

@@ -1,14 +1,21 @@
-"""What a person must hear about a run before its figures: that it learnt nothing, failed often, or refused reports, and why."""
+"""What a person must hear about a run before its figures: that it learnt nothing, failed often, or refused reports; why, and
+what to do about it."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
-from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed
+import numpy as np
+
+from fedfleet.core.events import CandidatesSeen, Evaluated, Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded
+from fedfleet.core.records import Ints
+from fedfleet.measure.failures import clock, cure, failures
 from fedfleet.measure.learning import client_accuracy, learning_curve
 
 _LEARNT = 0.01  # a run whose accuracy never rose by so much has learnt nothing
+_DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance
 
 
 def failed_rounds(log: Sequence[Event]) -> dict[str, int]:
@@ -16,35 +23,85 @@ def failed_rounds(log: Sequence[Event]) -> dict[str, int]:
     return dict(Counter(e.reason for e in log if isinstance(e, RoundFailed)).most_common())
 
 
-def warnings(log: Sequence[Event]) -> list[str]:
-    """One sentence for each thing that would mislead whoever only reads the figures."""
-    commits = sum(isinstance(e, ModelCommitted) for e in log)
-    failed, refused = failed_rounds(log), [e for e in log if isinstance(e, ReportRejected)]
+def chance_level(labels: Ints) -> float | None:
+    """The accuracy of whoever always says the most frequent of these labels: never less than one in so many classes."""
+    return float(np.unique(labels, return_counts=True)[1].max() / labels.size) if labels.size else None
+
+
+def warnings(log: Sequence[Event], chance: float | None = None) -> list[str]:
+    """One sentence for each thing that would mislead whoever only reads the figures.
+
+    `chance` is what guessing would score on the central test set, where that is known: the journal holds no labels.
+    """
+    return [*_of_rounds(log), *_of_reports(log), *_of_learning(log, chance)]
+
+
+def _of_rounds(log: Sequence[Event]) -> list[str]:
+    commits, failed = sum(isinstance(e, ModelCommitted) for e in log), failed_rounds(log)
     rounds = commits + sum(failed.values())
-    found: list[str] = []
-    if rounds and not commits:
-        found.append(f"no model was made: all {rounds} rounds failed ({_most(failed)})")
-    elif sum(failed.values()) * 2 > rounds:
-        found.append(f"{sum(failed.values())} of {rounds} rounds failed ({_most(failed)})")
-    if refused:
-        why = Counter(e.reason.partition(": ")[2] or e.reason for e in refused)
-        clients = len({e.client for e in refused})
-        found.append(f"{len(refused)} reports of {clients} clients were refused ({_most(dict(why.most_common()))})")
-    curve, own = learning_curve(log), client_accuracy(log)
-    if commits and len(curve.accuracy) > 1:
-        # Clients that keep models of their own may have learnt although the global one has not.
-        top, start = max(float(curve.accuracy.max()), own.mean if own else 0.0), float(curve.accuracy[0])
-        best, first = 100 * top, 100 * start
-        if top >= start + _LEARNT:
-            return found
-        found.append(
-            f"nothing was learnt: accuracy began at {first:.1f} % and never rose above {best:.1f} %; "
-            "is the learning rate right, and do enough clients take part?"
+    if not rounds:
+        return _of_no_round(log)
+    if not commits:
+        return [f"no model was made: all {rounds} rounds failed ({_most(failed)}); {cure(failures(log))}"]
+    if sum(failed.values()) * 2 > rounds:
+        return [f"{sum(failed.values())} of {rounds} rounds failed ({_most(failed)}); {cure(failures(log))}"]
+    return []
+
+
+def _of_no_round(log: Sequence[Event]) -> list[str]:
+    """A run that ended before its first round did."""
+    end = log[-1] if log else None
+    if not isinstance(end, RunEnded) or end.reason == "target_accuracy":
+        return []  # it still goes on, or had nothing to do
+    if any(isinstance(e, CandidatesSeen) for e in log):
+        why = 'its first round was still waiting for reports; use pace.use = "deadline", or raise stop.virtual_seconds'
+    else:
+        why = (
+            "as many clients as a round needs were never reachable at once; lower pace.min_clients and pace.min_share, change "
+            "world.states, or raise stop.virtual_seconds"
         )
-    return found
+    return [f"no model was made: the run ended at {clock(end.time)} by {end.reason}, and {why}"]
+
+
+def _of_reports(log: Sequence[Event]) -> list[str]:
+    refused = [e for e in log if isinstance(e, ReportRejected)]
+    if not refused:
+        return []
+    why = Counter(e.reason.partition(": ")[2] or e.reason for e in refused)
+    clients = len({e.client for e in refused})
+    return [
+        f"{len(refused)} reports of {clients} clients were refused ({_most(dict(why.most_common()))}); lower algorithm.lr, look at "
+        "the data of these clients, or raise algorithm.bound if updates are meant to be so large"
+    ]
+
+
+def _of_learning(log: Sequence[Event], chance: float | None) -> list[str]:
+    curve, own = learning_curve(log), client_accuracy(log)
+    if len(curve.accuracy) < 2 or not any(isinstance(e, ModelCommitted) for e in log):
+        return []
+    # Clients that keep models of their own may have learnt although the global one has not.
+    best, mean = float(curve.accuracy.max()), own.mean if own else 0.0
+    start, last = float(curve.accuracy[0]), float(curve.accuracy[-1])
+    cause = "is algorithm.lr right, is the data, and do enough clients take part?"
+    if chance is not None:
+        total = next(e.total for e in reversed(log) if isinstance(e, Evaluated) and e.total)
+        guess = chance + _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total)
+        if max(last, mean) <= guess:
+            fell = f", although it had reached {100 * best:.1f} %" if best > guess else ""
+            return [
+                f"the model is no better than chance: it ended at an accuracy of {100 * last:.1f} %{fell}, and always saying the "
+                f"most frequent label scores {100 * chance:.1f} % on the same {total:,} test samples; {cause}"
+            ]
+    if max(best, mean) < start + _LEARNT:
+        return [
+            f"nothing was learnt: accuracy began at {100 * start:.1f} % and never rose above {100 * max(best, mean):.1f} %; {cause}"
+        ]
+    return []
 
 
 def _most(reasons: dict[str, int]) -> str:
     """The most frequent reason, and how often."""
     reason, times = next(iter(reasons.items()))
-    return f"most often: {reason}, {times} times" if len(reasons) > 1 else reason
+    if len(reasons) == 1:
+        return reason
+    return f"most often: {reason}, {times} times" if times > 1 else f"for example: {reason}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Annotated, NamedTuple
 
 from annotated_types import Ge
@@ -46,7 +47,9 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1)] = 1.3) -> Poli
             ask=math.ceil(inner.ask * factor - 1e-9), keep=None if memory == book.kept else memory
         )  # the small slack keeps 1.1 * 10 = 11.000000000000002 at eleven
 
-    return Policy(f"overcommit({policy.name})", decide, policy.cohort, (*_Asked(), *policy.initial))
+    return replace(
+        policy, name=f"overcommit({policy.name})", decide=decide, initial=(*_Asked(), *policy.initial)
+    )  # what can be known of the rounds of `policy` holds for these too
 
 
 def _in_this_round(asked: _Asked, book: Book) -> _Asked:

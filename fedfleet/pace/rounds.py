@@ -1,18 +1,24 @@
 """Synchronous rounds: `readiness` waits for a share of the cohort, `deadline` for a fixed time.
 
 Both follow FLHetBench: t_break passes before each round; fewer than `min_clients` selected, or fewer than
-`min_share` of the cohort successful, fails the round (supplement, section III): it counts, and the model stays.
+`min_share` of the cohort successful, fails the round (supplement, section III): it counts, and the model stays. So a fleet
+in which nobody can be reached for an hour burns a round every t_break; with `if_few = "wait"`, which is not the paper's, a
+round begins when as many can be reached at once as it needs to succeed.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Natural, Positive, Share
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
+
+IfFew = Literal["fail", "wait"]
 
 
 def readiness(
@@ -22,15 +28,17 @@ def readiness(
     t_break: Positive = 20.0,
     min_clients: Natural = 2,
     min_share: Fraction = 0.1,
+    if_few: IfFew = "fail",
 ) -> Policy:
     """Commit as soon as a share of the selected clients has reported; the rest is dropped.
 
-    A share of the selected that is less than `min_share` of the cohort is enough for success too.
+    A share of the selected that is less than `min_share` of the cohort is enough for success too. `if_few` says what becomes of
+    a round for which too few clients can be reached: it fails, or it waits for them.
 
     >>> readiness(3).decide(Book(now=20.0)).ask
     3
     """
-    return Policy("readiness", _rounds(cohort, ready_share, math.inf, t_break, min_clients, min_share), cohort)
+    return _rounds("readiness", _Rules(cohort, ready_share, math.inf, t_break, min_clients, min_share, if_few))
 
 
 def deadline(
@@ -40,13 +48,46 @@ def deadline(
     t_break: Positive = 20.0,
     min_clients: Natural = 2,
     min_share: Fraction = 0.1,
+    if_few: IfFew = "fail",
 ) -> Policy:
     """Commit what has arrived after a fixed time, or earlier if everyone has reported; the rest is dropped.
 
     The time counts from the first broadcast of the round; where a selector says when its reports are due, that holds
-    instead. A report that arrives exactly at the deadline counts.
+    instead. A report that arrives exactly at the deadline counts. `if_few` says what becomes of a round for which too few
+    clients can be reached: it fails, or it waits for them.
     """
-    return Policy("deadline", _rounds(cohort, 1.0, seconds, t_break, min_clients, min_share), cohort)
+    return _rounds("deadline", _Rules(cohort, 1.0, seconds, t_break, min_clients, min_share, if_few))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The numbers of a policy."""
+
+    cohort: int
+    ready_share: float
+    seconds: float
+    t_break: float
+    min_clients: int
+    min_share: float
+    if_few: IfFew
+
+    def ready(self, selected: int) -> int:
+        """How many reports end the wait. The small slack keeps 0.14 * 50 = 7.000000000000001 at seven."""
+        return math.ceil(self.ready_share * selected - 1e-9)
+
+    def success(self, wanted: int) -> int:
+        """How many reports `min_share` of the cohort are."""
+        return max(1, math.ceil(self.min_share * wanted - 1e-9))
+
+    def need(self, wanted: int, selected: int) -> int:
+        """How many reports make a success: whoever asks for a share of the reports has enough when it is there."""
+        ready = self.ready(selected)
+        return min(self.success(wanted), ready) if ready < selected else self.success(wanted)
+
+    def least(self) -> int:
+        """With how many selected clients a round can succeed."""
+        few = max(self.min_clients, 1)
+        return next(n for n in range(few, self.cohort + 1) if n >= self.need(self.cohort, n))
 
 
 @lru_cache(maxsize=16)
@@ -55,14 +96,16 @@ def _wait_until(end: float) -> Decision:
     return NOTHING if end == math.inf else Decision(wake_at=end)
 
 
-def _rounds(cohort: int, ready_share: float, seconds: float, t_break: float, min_clients: int, min_share: float):
-    least = max(min_clients, 1)
-    if least > cohort:
+def _rounds(name: str, rules: _Rules) -> Policy:
+    cohort, seconds, t_break, share = rules.cohort, rules.seconds, rules.t_break, rules.ready_share
+    fewest = max(rules.min_clients, 1)
+    if fewest > cohort:
         raise BadInput(
-            f"min_clients: {min_clients} clients can never be selected from a cohort of {cohort}; "
+            f"min_clients: {rules.min_clients} clients can never be selected from a cohort of {cohort}; "
             "lower min_clients or raise cohort"
         )
-    few = f"fewer than {least} clients could be selected"
+    least, few = rules.least(), f"fewer than {fewest} clients could be selected"
+    ask = Decision(cohort, at_least=least if rules.if_few == "wait" else 0)
     waits = seconds == math.inf  # as long as it takes, whatever a selector thinks of it
 
     def decide(book: Book) -> Decision:
@@ -71,19 +114,25 @@ def _rounds(cohort: int, ready_share: float, seconds: float, t_break: float, min
         selected = book.selected
         if book.wanted == 0:
             start = book.opened_at + t_break
-            return Decision(cohort) if book.now >= start else Decision(0, start)
-        if selected < least:
+            return ask if book.now >= start else Decision(0, start)
+        if selected < fewest:
             return Decision(abandon=few, drop=0)
         end = book.first_sent_at + seconds if waits or book.due is None else book.due
-        # The small slack keeps 0.14 * 50 = 7.000000000000001 at seven.
-        ready = math.ceil(ready_share * selected - 1e-9)
-        if book.now < end and book.arrived < ready and book.running:
+        if book.now < end and book.arrived < math.ceil(share * selected - 1e-9) and book.running:
             return _wait_until(end)
-        need = max(1, math.ceil(min_share * book.wanted - 1e-9))
-        if ready < selected:
-            need = min(need, ready)  # whoever asks for a share of the reports has enough when it is there
+        need = rules.need(book.wanted, selected)
         if book.arrived < need:
             return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=0)
         return Decision(commit=True, drop=0)
 
-    return decide
+    return Policy(name, decide, cohort, least=least, patience=seconds, doubts=_doubts(rules))
+
+
+def _doubts(rules: _Rules) -> tuple[str, ...]:
+    """A share that ends the wait before the share that is needed can come decides alone."""
+    if rules.ready(rules.cohort) >= rules.success(rules.cohort):
+        return ()
+    return (
+        f"pace.min_share = {rules.min_share:g} decides nothing, because rounds end as soon as ready_share = "
+        f"{rules.ready_share:g} of the selected clients have reported; lower min_share, or raise ready_share above it",
+    )

@@ -21,6 +21,7 @@ from fedfleet.core.errors import RunFailed, blaming
 from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.parts import Executor, Plan, World
 from fedfleet.core.records import Cost, Floats, Ints, Report, Roster, Wave
+from fedfleet.engine.book import with_book
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.pending import pending
 from fedfleet.engine.state import Phase, RunState
@@ -30,6 +31,7 @@ from fedfleet.runtime.gather import evaluate, gather, jobs_for, probe_losses
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.tracing import tracer
+from fedfleet.runtime.waiting import Awaited, depends_on, moment_of_enough
 
 # Within one instant tasks end first, then candidates are seen, then timers fire.
 ENDS, CANDIDATES, TIMER = range(3)
@@ -61,7 +63,7 @@ class Simulation:
     """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember.
 
     The queue is ordered by (time, class, number): the number is the first task of a wave, so that nothing but the state
-    decides between waves that tie. Candidates and timers carry no wave.
+    decides between waves that tie. Candidates and timers carry no wave; numbered candidates are those of a moment to come.
     """
 
     plan: Plan
@@ -75,11 +77,16 @@ class Simulation:
     memory: ClientMemory = field(default_factory=ClientMemory)
     held: dict[int, Report] = field(default_factory=dict)
     facts: deque[Fact] = field(default_factory=deque)
+    awaited: Awaited | None = None  # of an ask that waits until enough clients are there
+    asked: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
 
     def find(self, command: FindCandidates) -> None:
-        """Answered when no task ends at this instant any more; how many are wanted may grow until then."""
-        del command
-        heapq.heappush(self.queue, (self.state.book.now, CANDIDATES, 0, None))
+        """Answered when no task ends at this instant any more; how many are wanted may grow until then.
+
+        For whoever wants at least so many, `next_fact` looks for the moment: tasks that end may bring it forward.
+        """
+        if not command.at_least:
+            heapq.heappush(self.queue, (self.state.book.now, CANDIDATES, 0, None))
 
     def probe(self, command: Probe) -> None:
         """Clients answer at once."""
@@ -219,11 +226,16 @@ def taken_up(sim: Simulation) -> Simulation:
 def next_fact(sim: Simulation) -> Fact:
     """What happens next in virtual time: the head of the queue."""
     while True:
+        if sim.state.at_least:
+            await_enough(sim)
         time, kind, number, item = sim.queue[0]
         if item is None:
             heapq.heappop(sim.queue)
             if kind == CANDIDATES:
-                return CandidatesSeen(time, candidates(sim))
+                if number and (sim.awaited is None or number != sim.awaited.number):
+                    continue  # another moment took its place
+                sim.awaited = None
+                return CandidatesSeen(time, candidates(sim, time))
             sim.timers.discard(time)
             if time == sim.state.wake:  # else it was replaced
                 return TimerFired(time)
@@ -245,12 +257,24 @@ def next_fact(sim: Simulation) -> Fact:
         return TaskArrived(time, task, client, seconds, item.bytes_up[at])
 
 
-def candidates(sim: Simulation) -> Roster:
+def await_enough(sim: Simulation) -> None:
+    """Queue the moment at which the ask that is out can be answered, unless it is known; if there is none, the horizon comes."""
+    needs = depends_on(sim.state)
+    if sim.awaited is not None and sim.awaited.state == needs:
+        return
+    moment = moment_of_enough(sim.plan, sim.world, sim.state, sim.busy)
+    sim.asked += 1
+    sim.awaited = Awaited(needs, sim.asked)
+    if moment < math.inf:
+        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.asked, None))
+
+
+def candidates(sim: Simulation, time: float) -> Roster:
     """Who is online and not at work."""
-    now = sim.state.book.now
-    with blaming(f"the world, asked at time {now} who could be asked,"):
-        clients = np.flatnonzero(sim.world.states.online(now) & ~sim.busy)
-        return roster_of(sim.plan, sim.world, sim.state, clients)
+    state = sim.state if time == sim.state.book.now else with_book(sim.state, now=time)
+    with blaming(f"the world, asked at time {time} who could be asked,"):
+        clients = np.flatnonzero(sim.world.states.online(time) & ~sim.busy)
+        return roster_of(sim.plan, sim.world, state, clients)
 
 
 def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfleet.core.edges import UserSource
+from fedfleet.core.meeting import looking_every
 from fedfleet.core.parts import DeviceSource, StateSource, World
 from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys, hash_keys
@@ -56,5 +57,6 @@ def _world(shortest: Floats, *, there: bool = True, comes_and_goes: bool = False
         del clients
         return start + seconds
 
+    earliest = looking_every(online, 60.0, repeats=240.0)
     users = UserSource(np.arange(n, dtype=np.int64) // 2)
-    return World(keys, DeviceSource(seconds, ["toy"] * n), StateSource(online, finish), no_data(n), users)
+    return World(keys, DeviceSource(seconds, ["toy"] * n), StateSource(online, finish, earliest), no_data(n), users)

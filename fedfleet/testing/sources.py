@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from fedfleet.core.meeting import Earliest
 from fedfleet.core.parts import DataSource, DeviceSource, StateSource, Task
-from fedfleet.core.records import Cost, Ints
+from fedfleet.core.records import Bools, Cost, Ints
 from fedfleet.core.rng import client_keys
 from fedfleet.world.partitions import PartitionRecipe, hold
 
@@ -47,6 +49,30 @@ def check_state_source(source: StateSource, clients: int) -> None:
     longer = source.finish(everyone, 50.0, 2 * work)
     assert (longer >= ends).all(), "more work must not end earlier"
     assert (source.finish(everyone, 50.0, 0 * work) == 50.0).all(), "no work ends at once"
+    if source.earliest is not None:
+        for n in sorted({1, 2, (clients + 1) // 2, clients}):
+            for among in (everyone >= 0, everyone % 2 == 0):
+                _check_earliest(source, source.earliest, among, n)
+
+
+def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: int) -> None:
+    """The moment is when `online` says yes for so many, it is the first such, and it is the same whoever looks for it when."""
+    start, until = 1000.0, 1000.0 + 10 * 86400.0
+    moment = earliest(among, n, start, until)
+    assert moment >= start, f"{n} clients are there at {moment}, which is before {start}"
+    if np.count_nonzero(among) < n:
+        assert moment == math.inf, f"{n} clients are there at {moment}, of {np.count_nonzero(among)} that may come"
+    looks = np.linspace(start, min(moment, until), 150, endpoint=moment == math.inf)
+    missed = [
+        float(t) for t in looks if np.count_nonzero(source.online(float(t)) & among) >= n and t < min(moment, until)
+    ]
+    assert not missed, f"{n} clients are there at {missed[0]} already, and not first at {moment}"
+    if moment < math.inf:
+        found = np.count_nonzero(source.online(moment) & among)
+        assert found >= n, f"at {moment} there should be {n} clients, and there are {found}"
+        for later in (start + 0.4 * (moment - start), moment):
+            assert earliest(among, n, later, until) == moment, "looked for later, the same moment must be found"
+        assert earliest(among, n, start, moment) == math.inf, "a moment must come before `until`"
 
 
 def check_data_source(source: DataSource, clients: int, rows: Ints) -> None:

@@ -165,7 +165,16 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
             cost, down, up, table.seconds_per_sample[rows], latency, seconds_per_batch=table.seconds_per_batch[rows]
         )
 
-    return DeviceSource(seconds, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]))
+    return DeviceSource(
+        seconds, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]), memory_of(table)
+    )
+
+
+def memory_of(table: DeviceTable) -> Callable[[Ints], Floats] | None:
+    """What a table knows of its clients' memory; None if it knows nothing."""
+    if np.isnan(table.memory_mb).all():
+        return None
+    return lambda clients: table.memory_mb[row_of(table.of, clients)]
 
 
 def levelled(source: DeviceSource) -> DeviceSource:
@@ -178,4 +187,6 @@ def levelled(source: DeviceSource) -> DeviceSource:
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         return source.seconds(np.full(len(clients), median), cost, start, tasks)
 
-    return DeviceSource(seconds, [source.kinds[median]] * n)
+    known = source.memory_mb
+    memory_mb = None if known is None else lambda clients: known(np.full(len(clients), median))
+    return DeviceSource(seconds, [source.kinds[median]] * n, memory_mb)

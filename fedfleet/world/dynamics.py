@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedfleet.core.limits import Fraction, NonNegative, Positive
@@ -33,7 +35,7 @@ def mobile(
             capability = 1.0 - load * uniforms(seed, "capability", keys[clients], int(start // period))
             return idle + moved / omega + computed / capability
 
-        return DeviceSource(seconds, inner.kinds)
+        return replace(inner, seconds=seconds)
 
     return recipe
 

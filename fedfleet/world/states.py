@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -12,6 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer
 from fedfleet.core.intervals import Traces, finish_after, ready_until, traces
 from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Share
+from fedfleet.core.meeting import first_meeting
 from fedfleet.core.parts import StateSource
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
@@ -30,7 +32,11 @@ def always_on() -> StateRecipe:
     def recipe(keys: Keys, seed: int) -> StateSource:
         del seed
         everyone = np.ones(len(keys), np.bool_)
-        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds)
+
+        def earliest(among: Bools, n: int, start: float, until: float) -> float:
+            return start if start < until and np.count_nonzero(among) >= n else math.inf
+
+        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest)
 
     return recipe
 
@@ -134,15 +140,15 @@ def interval_states(t: Traces, clients: int | None = None) -> StateSource:
     own, followed = replace(t, of=None), None if t.of is None else t.of[:n]
     rows = n if followed is None else len(own)
     ready = np.zeros(rows, np.bool_)
-    until = np.full(rows, -np.inf)
+    holds = np.full(rows, -np.inf)
     asked = [-np.inf]
 
     def online(time: float) -> Bools:
         # Remembered answers hold from when they were given; a clock that goes back asks everyone again.
-        stale = np.flatnonzero(until <= time) if time >= asked[0] else np.arange(rows)
+        stale = np.flatnonzero(holds <= time) if time >= asked[0] else np.arange(rows)
         # In pieces: the search needs a dozen numbers for each trace that it looks up.
         for piece in (stale[i : i + _PIECE] for i in range(0, len(stale), _PIECE)):
-            ready[piece], until[piece] = ready_until(own, piece, time)
+            ready[piece], holds[piece] = ready_until(own, piece, time)
         asked[0] = time
         # A copy in both cases: the next call changes `ready`, and an answer once given must stand.
         return ready.copy() if followed is None else ready[followed]
@@ -150,4 +156,10 @@ def interval_states(t: Traces, clients: int | None = None) -> StateSource:
     def finish(clients: Ints, start: float, seconds: Floats) -> Floats:
         return finish_after(t, clients, start, seconds)
 
-    return StateSource(online, finish)
+    def earliest(among: Bools, n: int, start: float, until: float) -> float:
+        online(start)  # brings up to date what is remembered
+        weights = among.astype(np.int64) if followed is None else np.bincount(followed[among], minlength=rows)
+        at = np.flatnonzero(weights)
+        return first_meeting(own, at, weights[at], ready[at], holds[at], n, start, until)
+
+    return StateSource(online, finish, earliest)

@@ -80,7 +80,13 @@ def run_step_by_step(plan, world):
 
 policies = st.one_of(
     paces().map(lambda pace: pace.policy()),
-    st.sampled_from([buffered(2, 3, pause=11.0), buffered(2, 4, batch=2, pause=11.0)]),
+    st.sampled_from(
+        [
+            buffered(2, 3, pause=11.0),
+            buffered(2, 4, batch=2, pause=11.0),
+            buffered(1, 4, pause=11.0, at_least=2),
+        ]
+    ),
 )
 
 
@@ -106,7 +112,7 @@ def same_state(a, b):
     """Equal field by field, with arrays by their values and waves by their first task."""
     if a.book != b.book or a.progress != b.progress or sorted(a.running) != sorted(b.running):
         return False
-    plain = ("others", "phase", "next_task", "wake", "room", "reason")
+    plain = ("others", "at_least", "phase", "next_task", "wake", "room", "reason")
     chains = [
         [[(e.task, e.wave.first, repr(e.seconds), e.fate) for e in in_order_of_arrival(chain)] for chain in pair]
         for pair in ((a.ended, b.ended), (a.gathering, b.gathering))
@@ -141,8 +147,8 @@ def test_no_field_of_a_state_is_left_out(field):
     states, _ = run_step_by_step(plan, world_of(even_fleet(5)))
     default = RunState._field_defaults.get(field)
     changed = [s for s in states if getattr(s, field) is not None and getattr(s, field) != default]
-    if field == "others":  # this policy does not want it
-        changed = [s._replace(others=True) for s in states[:1]]
+    if field in ("others", "at_least"):  # this policy does not want it
+        changed = [s._replace(**{field: 3 if field == "at_least" else True}) for s in states[:1]]
     assert changed
     for state in changed:
         thawed = getattr(through_json(state), field)

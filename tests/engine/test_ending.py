@@ -43,6 +43,22 @@ def test_failed_rounds_count_too():
     assert len(only(TaskLost, events)) == 15
 
 
+def test_commits_count_models_and_failed_rounds_do_not():
+    events, end = ended(Stop(rounds=50, commits=3))
+    assert (end.reason, len(only(ModelCommitted, events))) == ("commits", 3)
+    # A third of the devices cannot do the work: rounds of one client fail until others are picked.
+    world = world_of(even_fleet(6, [8.0, float("inf"), 8.0, float("inf"), 8.0, float("inf")]))
+    events, _ = events_of(toy_plan(readiness(1, min_clients=1), 6, stop=Stop(rounds=50, commits=4)), world)
+    assert events[-1].reason == "commits"
+    assert len(only(ModelCommitted, events)) == 4
+    assert only(RoundFailed, events)
+
+
+def test_models_that_were_wanted_are_the_reason_when_rounds_are_up_too():
+    assert ended(Stop(rounds=3, commits=3))[1].reason == "commits"
+    assert ended(Stop(rounds=3, commits=4))[1].reason == "rounds"
+
+
 @pytest.mark.parametrize(("updates", "sent"), [(1, 3), (7, 9), (9, 9), (10, 12)])
 def test_updates_count_tasks_and_the_round_is_finished(updates, sent):
     events, end = ended(Stop(updates=updates))

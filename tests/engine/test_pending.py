@@ -34,6 +34,8 @@ def same(a, b):
     match a, b:
         case WakeAt(), WakeAt():
             return a == b
+        case FindCandidates(), FindCandidates():
+            return a.at_least == b.at_least
         case Probe(), Probe():
             return a is b
         case Gather(), Gather():
@@ -47,7 +49,10 @@ def same(a, b):
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(
     fleets(max_clients=5),
-    st.one_of(paces().map(lambda pace: pace.policy()), st.just(buffered(2, 3, pause=11.0))),
+    st.one_of(
+        paces().map(lambda pace: pace.policy()),
+        st.sampled_from([buffered(2, 3, pause=11.0), buffered(1, 3, at_least=2)]),
+    ),
     st.booleans(),
 )
 def test_what_is_owed_is_what_was_commanded_and_not_answered(fleet, policy, probes):

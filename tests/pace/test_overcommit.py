@@ -88,6 +88,14 @@ def test_min_share_is_of_what_the_inner_policy_wanted():
     assert policy.decide(Book(arrived=1, running=7, **book)).abandon
 
 
+def test_it_waits_for_as_many_as_the_inner_policy_does():
+    policy = overcommit(deadline(40, seconds=9.0, if_few="wait"), factor=1.5)
+    decision = policy.decide(Book(now=20.0, kept=policy.initial))
+    assert (decision.ask, decision.at_least) == (60, 4)
+    assert (policy.least, policy.patience) == (4, 9.0)
+    assert overcommit(readiness(20, ready_share=0.05)).doubts == readiness(20, ready_share=0.05).doubts
+
+
 def test_its_name_tells_what_it_wraps():
     policy = overcommit(deadline(4))
     assert policy.name == "overcommit(deadline)"

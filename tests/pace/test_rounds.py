@@ -107,6 +107,50 @@ def test_min_clients_above_the_cohort_is_refused(make):
     assert make(4, min_clients=4).cohort == 4
 
 
+@BOTH
+def test_a_round_may_wait_for_as_many_as_it_needs(make):
+    asks = Book(now=120.0, opened_at=100.0)
+    assert make(40).decide(asks) == Decision(ask=40), "by default it takes who is there, as FLHetBench does"
+    assert make(40, if_few="wait").decide(asks) == Decision(ask=40, at_least=4)
+    assert make(40, min_clients=7, if_few="wait").decide(asks).at_least == 7
+    assert make(40, min_clients=0, min_share=0.0, if_few="wait").decide(asks).at_least == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "least"),
+    [
+        (lambda: deadline(100), 10),
+        (lambda: deadline(4, min_share=1.0), 4),
+        (lambda: readiness(100), 10),
+        (lambda: readiness(100, min_clients=1), 10),
+        (lambda: readiness(100, ready_share=0.5), 2),  # one of two is a share that is asked for
+        (lambda: readiness(100, ready_share=0.95), 10),
+        (lambda: readiness(20, min_clients=5), 5),
+    ],
+)
+def test_least_is_the_fewest_selected_clients_with_which_a_round_can_succeed(make, least):
+    policy = make()
+
+    def can(selected):
+        book = {"wanted": policy.cohort, "selected": selected, "running": 0, "now": 1e6}
+        return any(policy.decide(waiting(arrived=a, **book)).commit for a in range(1, selected + 1))
+
+    assert policy.least == least
+    assert can(least)
+    assert not any(can(n) for n in range(1, least))
+
+
+def test_a_share_that_decides_alone_is_said():
+    assert readiness(20).doubts == deadline(20).doubts == readiness(20, ready_share=0.1).doubts == ()
+    (doubt,) = readiness(20, ready_share=0.05).doubts
+    assert "pace.min_share = 0.1 decides nothing" in doubt
+    assert "raise ready_share" in doubt
+
+
+def test_how_long_a_policy_waits_for_reports_is_known():
+    assert (deadline(4, seconds=7.0).patience, readiness(4).patience) == (7.0, math.inf)
+
+
 def test_min_share_is_not_raised_by_rounding():
     # 0.14 * 50 is 7.000000000000001 in binary.
     book = waiting(wanted=50, selected=50, arrived=7, lost=43, running=0)

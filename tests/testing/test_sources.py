@@ -1,11 +1,13 @@
 """Every registered source of a world passes its check; sources that break a rule do not."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fedfleet import testing
+from fedfleet.core.meeting import looking_every
 from fedfleet.core.parts import DataSource, DeviceSource, StateSource
 from fedfleet.core.registry import builder, names
 from fedfleet.core.rng import client_keys
@@ -93,7 +95,37 @@ def only_forward():
     return online
 
 
+def shifts(time):
+    """Nobody in the first half hour, half of the clients in the next, the others in the one after; then all over again."""
+    return np.arange(8) % 2 + 1 == int(time // 1800) % 3
+
+
+LOOK = looking_every(shifts, 1800.0, repeats=5400.0)
+
+
+def moments(found):
+    """The shifts, with this `earliest`."""
+    return StateSource(shifts, ends, found)
+
+
+def test_a_source_that_says_when_enough_are_there_passes():
+    testing.check_state_source(moments(LOOK), 8)
+
+
 BAD_STATES = {
+    "comes before it is asked": (moments(lambda among, n, start, until: 0.0), "which is before"),
+    "says yes too early": (moments(lambda among, n, start, until: start), "there should be 1 clients, and there are 0"),
+    "says yes too late": (moments(lambda among, n, start, until: LOOK(among, n, start, until) + 900.0), "already"),
+    "never says yes": (moments(lambda among, n, start, until: math.inf), "already"),
+    "says yes to more than there are": (
+        moments(lambda among, n, start, until: LOOK(among, min(n, int(among.sum())), start, until)),
+        "of 4 that may come",
+    ),
+    "does not know the horizon": (moments(lambda among, n, start, until: LOOK(among, n, start, 1e9)), "before `until`"),
+    "depends on who asks when": (
+        moments(lambda among, n, start, until: LOOK(among, n, start, until) + (1.0 if start > 1000.0 else 0.0)),
+        "the same moment",
+    ),
     "cannot go back": (StateSource(only_forward(), ends), "clock set back"),
     "forgets a client": (StateSource(lambda time: on(time)[:-1], ends), "for every client|broadcast"),
     "ends too early": (StateSource(on, lambda clients, start, seconds: start + seconds / 2), "at least 100 seconds"),

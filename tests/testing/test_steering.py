@@ -9,6 +9,8 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import NOTHING, Decision, whole_work
 from fedfleet.core.registry import names
+from fedfleet.pace.overcommit import overcommit
+from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing import check_policy, check_selector
 from tests.testing.registered import built
 from tests.worlds import buffered, commits_at
@@ -87,6 +89,7 @@ BAD_POLICIES = {
     "forgets what it said": (policy(forgetful()), "same book must give the same decision"),
     "keeps a mutable memory": (policy(drifting()), "same book must give the same decision"),
     "raises": (policy(lambda book: Decision(wake_at=book.nonsense)), "AttributeError"),
+    "waits for fewer than nobody": (policy(lambda book: Decision(ask=3, at_least=-1)), "at least -1"),
     "wants nobody": (Policy("toy", lambda book: NOTHING, 0), "how many it wants"),
 }
 
@@ -108,7 +111,14 @@ def test_a_policy_that_never_ends_a_round_is_caught():
         check_policy(Policy("asleep", lambda book: Decision(wake_at=book.now + 1), 3))
 
 
-@pytest.mark.parametrize("good", [commits_at(3, 2), buffered(2, 6), buffered(4, 4)], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "good",
+    [
+        commits_at(3, 2), buffered(2, 6), buffered(4, 4), buffered(2, 6, at_least=5), readiness(20, if_few="wait"),
+        deadline(20, seconds=30.0, if_few="wait"), overcommit(readiness(5, if_few="wait")),
+    ],
+    ids=lambda p: p.name,
+)  # fmt: skip
 def test_a_good_policy_passes(good):
     check_policy(good)
 

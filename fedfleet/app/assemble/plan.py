@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedfleet.app.assemble.executor import check_executor, make_executor
+from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.overrides import run_facts, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
@@ -36,11 +37,13 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
     world, home = _flat_world(spec, made)
     plan = _flat_plan(spec, made, pace, world)
+    _check_stop(plan.stop)
+    odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
-    return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form))
+    return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
 
 def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None]:
@@ -86,6 +89,14 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
     return above, user_world(home, world.devices, states)
+
+
+def _check_stop(stop: Stop) -> None:
+    if stop.commits is not None and stop.commits > stop.rounds:
+        raise BadInput(
+            f"stop.commits: {stop.commits} models can never be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds, "
+            "which counts attempts"
+        )
 
 
 def _check_cohort(pace: Policy, clients: int, what: str) -> None:

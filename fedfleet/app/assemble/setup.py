@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedfleet.app.spec import Spec
 from fedfleet.core.parts import Executor, Plan, Task, World
+from fedfleet.measure.warnings import chance_level
 
 if TYPE_CHECKING:
     from fedfleet.runtime.executors.stacked.forms import Form
@@ -23,6 +24,12 @@ class Setup:
     world: World
     task: Task
     executor: Callable[..., Executor]
+    doubts: tuple[str, ...] = ()  # what was odd about its parts when they were put together
+
+
+def chance_of(task: Task) -> float | None:
+    """What guessing would score on the central test set of a task."""
+    return chance_level(task.dataset.y[task.holdout])
 
 
 @contextmanager

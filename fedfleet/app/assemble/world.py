@@ -47,6 +47,5 @@ def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
 
     data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout)
     devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
-    states = StateSource(lambda t: np.ones(1, np.bool_), lambda clients, start, seconds: start + seconds)
     alone = replace(plan, clients=1, pace=readiness(1, min_clients=1), byte_scale=0.0)
-    return alone, World(keys, devices, states, data)
+    return alone, World(keys, devices, always_on()(keys, plan.seed), data)

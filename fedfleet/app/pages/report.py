@@ -10,7 +10,7 @@ from typing import Any
 from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, rounds_timeline, who_took_part
 from fedfleet.app.pages.html import figure, page, table, tiles
 from fedfleet.app.pages.svg import COLOURS
-from fedfleet.app.runs import Finished, opened, own_measures
+from fedfleet.app.runs import Finished, kept_chance, opened, own_measures
 from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
@@ -33,8 +33,8 @@ def report_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
     path = folder / "report.html"
-    own = own_measures(folder) if ended else {}
-    metrics = {**summary(events), **own, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
+    found = summary(events, chance=kept_chance(folder)) | (own_measures(folder) if ended else {})
+    metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
         path.write_text(render(spec.name, spec.toml(), metrics, events, remarks_of(folder / "run.db")))
     except OSError as wrong:
@@ -61,6 +61,7 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
             ("sent to devices", size(m["bytes_down"])),
             ("received from devices", size(m["bytes_up"])),
         ]),
+        *_failed(m["failed_rounds"]),
         "<h2>Learning</h2>",
         figure(accuracy_over_time([("accuracy", events, COLOURS[0], False)]), "Accuracy of the global model on data that no client holds."),
         figure(loss_over_commits(events), "Loss of the global model on the same data, by commit."),
@@ -78,6 +79,14 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
         "<code>fedfleet replay</code> verifies it.</p>",
     ]  # fmt: skip
     return page(f"FedFleet: {name}", body)
+
+
+def _failed(reasons: dict[str, int]) -> list[str]:
+    """Why rounds made no model, most frequent first."""
+    if not reasons:
+        return []
+    rows = [[reason, f"{times}"] for reason, times in reasons.items()]
+    return ["<h2>Rounds that failed</h2>", table(["reason", "rounds"], rows, words=[0])]
 
 
 def _computed(remarks: Sequence[str]) -> list[str]:

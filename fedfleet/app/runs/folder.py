@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.assemble import Setup, chance_of
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
@@ -88,7 +89,7 @@ class Written:
 
 
 def completed(
-    spec: Spec,
+    setup: Setup,
     out: Path,
     written: Written,
     params: dict[str, Any],
@@ -110,16 +111,26 @@ def completed(
         )
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
-    metrics = {**more(measured(spec, events, written.digest)), "wall_seconds": wall_seconds, "out": str(out)}
+    measures = more(measured(setup.spec, events, written.digest, chance_of(setup.task)))
+    metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
     # Last, since its presence says that the run is complete.
     seal_folder(out, found, key)
-    return Finished(spec, metrics, events, out)
+    return Finished(setup.spec, metrics, events, out)
 
 
-def measured(spec: Spec, events: list[Event], digest: str) -> dict[str, Any]:
-    """Everything in `metrics.json` that follows from the journal."""
-    return {**summary(events), "digest": digest, "spec_digest": spec.digest}
+def measured(spec: Spec, events: list[Event], digest: str, chance: float | None) -> dict[str, Any]:
+    """Everything in `metrics.json` that follows from the journal, and from what guessing would score on the test set."""
+    return {**summary(events, chance=chance), "digest": digest, "spec_digest": spec.digest}
+
+
+def kept_chance(out: Path) -> float | None:
+    """What guessing would score on the test set of a run, where its measures say so."""
+    try:
+        said = json.loads((out / "metrics.json").read_text())["chance"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return float(said) if isinstance(said, float | int) else None
 
 
 def seal_folder(out: Path, found: Checked, key: Path | None) -> None:

@@ -51,7 +51,7 @@ def serve_run(
             )
             start = time.perf_counter()
             written, params = _serve_in(setup, conditions, desk, folder, expected)
-            return completed(spec, folder, written, params, time.perf_counter() - start, key=key)
+            return completed(setup, folder, written, params, time.perf_counter() - start, key=key)
 
 
 def _serve_in(

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, executing
+from fedfleet.app.assemble import Setup, assemble, doubts, executing
 from fedfleet.app.runs.conditions import (
     Conditions,
     adopted,
@@ -31,7 +31,7 @@ from fedfleet.app.runs.folder import (
 from fedfleet.app.runs.own import Own, judged, keep, reopened
 from fedfleet.app.runs.sealed import check_chain, check_files, open_record
 from fedfleet.app.spec import Spec
-from fedfleet.app.terminal.answers import say
+from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Executor
@@ -78,6 +78,7 @@ def perform(
             return _resumed(spec, out, own, trust, listeners, key)
     refuse_taken(out, resume=resume)
     setup = _assembled(spec, own)  # before anything is written: a spec that cannot run leaves no trace
+    warn(doubts(setup))
     make_folder(out)
     with locked(out):
         refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
@@ -131,7 +132,7 @@ def _ended(
     start = time.perf_counter()
     written, params = _simulate_in(setup, conditions, out, listeners)
     seconds = time.perf_counter() - start
-    return completed(setup.spec, out, written, params, seconds, more=partial(judged, own, params), key=key)
+    return completed(setup, out, written, params, seconds, more=partial(judged, own, params), key=key)
 
 
 def _simulate_in(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, executing
+from fedfleet.app.assemble import Setup, assemble, chance_of, executing
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
 from fedfleet.app.runs.folder import measured, own_measures
 from fedfleet.app.runs.own import Given, reopened
@@ -93,7 +93,7 @@ def _check_ending(run: RunRecord, setup: Setup, params: Tree | None) -> None:
         raise RunFailed(
             f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
         )
-    _check_metrics(run.folder, measured(setup.spec, events, run.held.digest))
+    _check_metrics(run.folder, measured(setup.spec, events, run.held.digest, chance_of(setup.task)))
 
 
 def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -39,6 +39,12 @@ def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]]
 def say(text: str) -> None:
     """Print a remark on standard error."""
     typer.echo(f"fedfleet: {text}", err=True)
+
+
+def warn(warnings: Iterable[str]) -> None:
+    """Print warnings on standard error, each so that nobody overlooks it."""
+    for warning in warnings:
+        say(f"WARNING: {warning}")
 
 
 def write_page(option: str, path: Path, text: str) -> None:

@@ -13,10 +13,18 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
         f"10th-percentile client {percent(answer['accuracy_bottom10'])}, "
         f"mean of the worst tenth {percent(metrics.get('accuracy_worst10_mean'))}",
+        *shown_failures(answer["failed_rounds"]),
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
     return "\n".join(lines)
+
+
+def shown_failures(failed: dict[str, int]) -> list[str]:
+    """How many rounds failed, by reason; nothing if none did."""
+    if not failed:
+        return []
+    return [f"failed rounds: {sum(failed.values())} ({'; '.join(f'{n} x {reason}' for reason, n in failed.items())})"]
 
 
 def shown_replay(answer: dict[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, TrustCode, answer, say
+from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, TrustCode, answer, warn
 
 
 def run(
@@ -31,11 +31,11 @@ def run(
         words = [*(words or ()), "run.execute=ray", f"run.ray_address={ray_address}"]
     resolved = load_spec(spec, words or ())
     if check:
-        from fedfleet.app.assemble import assemble
+        from fedfleet.app.assemble import assemble, doubts
 
-        assemble(resolved)
-        found = {"ok": True, "spec_digest": resolved.digest}
+        found = {"ok": True, "spec_digest": resolved.digest, "warnings": doubts(assemble(resolved))}
         answer(found, as_json, lambda a: f"{spec} is valid; its digest is {a['spec_digest'][:16]}")
+        warn(found["warnings"])
         return
     from fedfleet.app.pages.report import write_report
     from fedfleet.app.runs import perform
@@ -44,14 +44,13 @@ def run(
 
     folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
     try:
-        with progress(resolved.stop["rounds"], quiet=as_json) as watch:
+        with progress(resolved.stop["rounds"], resolved.stop["commits"], quiet=as_json) as watch:
             done = perform(resolved, folder, resume=resume, watch=watch, trust=trust_code, key=sign)
     except KeyboardInterrupt:
         again = ["fedfleet run", str(spec), *(words or ()), "--resume --out", str(folder)]
         raise Interrupted(f"interrupted; resume with: {' '.join(again)}") from None
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
-    for warning in done.metrics["warnings"]:
-        say(f"WARNING: {warning}")
+    warn(done.metrics["warnings"])
     if not done.metrics["commits"]:
         raise typer.Exit(1)  # a run that made no model is a failed one, however orderly it ended

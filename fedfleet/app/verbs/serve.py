@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, SigningKey, answer
+from fedfleet.app.terminal.answers import AsJson, SigningKey, answer, warn
 
 
 def serve(
@@ -35,3 +35,6 @@ def serve(
     done = serve_run(spec, words or [], out, address, devices, sign)
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
+    warn(done.metrics["warnings"])
+    if not done.metrics["commits"]:
+        raise typer.Exit(1)  # as `fedfleet run` does

@@ -146,11 +146,17 @@ class TaskDesk:
             self._put(replace(fact, time=self._now()))
 
     def next_fact(
-        self, timer: float | None, busy: Collection[int], roster: Callable[[list[int]], Roster] | None
+        self,
+        timer: float | None,
+        busy: Collection[int],
+        roster: Callable[[list[int]], Roster] | None,
+        *,
+        at_least: int = 1,
     ) -> tuple[Fact, Report | None]:
         """What happens next, with the report that came with it; waits for it.
 
-        `roster` is given while candidates are asked for: as soon as someone is there and not `busy`, that is the answer.
+        `roster` is given while candidates are asked for: as soon as `at_least` so many are there and not `busy`, they are the
+        answer.
         """
         with self._changed:
             while True:
@@ -161,7 +167,7 @@ class TaskDesk:
                 if self._facts:
                     return self._facts.popleft()
                 idle = self._idle(busy) if roster is not None else []
-                if idle and roster is not None:
+                if len(idle) >= at_least and roster is not None:
                     return CandidatesSeen(now, roster(idle)), None
                 # Anything that matters notifies; the bound is there because a horizon may be centuries away.
                 self._changed.wait(_LONGEST_WAIT if timer is None else min(timer - now, _LONGEST_WAIT))

@@ -20,6 +20,7 @@ from fedfleet.core.parts import Executor, Offer, Pass, Plan, World
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Report, Roster, Wave
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.engine.asking import asked_in_this_round
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState, endings
 from fedfleet.runtime.acting import carry_out
@@ -54,7 +55,7 @@ class Serving:
     memory: ClientMemory = field(default_factory=ClientMemory)  # stays empty: see `check_servable`
 
     def find(self, command: FindCandidates) -> None:
-        """The state itself says that it is asking, and `next_fact` answers as soon as someone is idle."""
+        """The state itself says that it is asking, and `next_fact` answers as soon as someone, or `at_least` so many, are idle."""
 
     def probe(self, command: Probe) -> None:
         """Not yet: see `check_servable`."""
@@ -184,7 +185,11 @@ def next_fact(run: Serving) -> Fact:
         state = run.state
         busy = {int(wave.asked.clients[task - wave.first]) for task, wave in state.running.items()}
         asking = state.book.asking and state.phase is Phase.OPEN
-        fact, report = run.desk.next_fact(run.timer, busy, candidates if asking else None)
+        if asking and state.at_least and state.others:  # whoever will be left out must not be counted
+            busy.update(asked_in_this_round(state).tolist())
+        fact, report = run.desk.next_fact(
+            run.timer, busy, candidates if asking else None, at_least=max(state.at_least, 1)
+        )
         if isinstance(fact, TaskArrived | TaskLost) and fact.task not in state.running:
             continue
         if report is not None:

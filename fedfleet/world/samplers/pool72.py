@@ -100,6 +100,6 @@ def pool72(
             return np.where(table.memory_mb[row] < peak_memory_mb, np.inf, took)
 
         kinds = ["pool"] * len(keys) if reallocate else SharedNames(table.ids, fixed.astype(np.int32))
-        return DeviceSource(seconds, kinds)
+        return DeviceSource(seconds, kinds, None if reallocate else lambda clients: table.memory_mb[fixed[clients]])
 
     return recipe

@@ -48,7 +48,8 @@ def remeasure(folder):
     path = folder / "metrics.json"
     try:
         events = list(journals.read(folder / "run.db"))
-        found = measured(load_spec(folder / "spec.toml"), events, journals.digest_of(folder / "run.db"))
+        chance, digest = json.loads(path.read_text()).get("chance"), journals.digest_of(folder / "run.db")
+        found = measured(load_spec(folder / "spec.toml"), events, digest, chance)
     except Exception:  # a journal that cannot be read is found out anyway
         return
     path.write_text(json.dumps(json.loads(path.read_text()) | found, indent=1) + "\n")

@@ -40,6 +40,12 @@ def test_the_end_of_a_run(tiny_run):
     assert text.endswith(f"see {tiny_run.out}/report.html")
 
 
+def test_failed_rounds_are_counted_by_reason(tiny_run):
+    answer = {**tiny_run.answer(), "failed_rounds": {"late": 3, "few": 1}}
+    assert "failed rounds: 4 (3 x late; 1 x few)" in shown_run(answer, tiny_run.metrics)
+    assert "failed" not in shown_run(tiny_run.answer(), tiny_run.metrics)
+
+
 def test_metrics_stand_with_a_labelled_interval_their_meaning_and_notes():
     answer = {
         "DevMC-R": {"value": 0.5, "sd": 0.2, "seconds": 1.0, "seeds": 4, "ci95": [0.4, 0.6], "notes": []},

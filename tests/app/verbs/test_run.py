@@ -1,5 +1,6 @@
 """`fedfleet run`: its answer, what it refuses, how it resumes."""
 
+import html
 import json
 import os
 import shutil
@@ -63,9 +64,58 @@ def test_people_get_sentences(fedfleet, tmp_path):
 def test_check_validates_only(fedfleet, tmp_path):
     code, out, _ = fedfleet("run", written(tmp_path), "--check", "--json")
     assert code == 0
-    assert json.loads(out)["ok"] is True
+    answer = json.loads(out)
+    assert list(answer) == ["ok", "spec_digest", "warnings"]
+    assert (answer["ok"], answer["warnings"]) == (True, [])
     assert not (tmp_path / "runs").exists()
     refused(fedfleet("run", written(tmp_path), "pace.cohort=99", "--check"), "larger than the fleet")
+
+
+def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
+    spec, words = written(tmp_path), ["pace.use=deadline", "pace.seconds=0.001"]
+    code, out, err = fedfleet("run", spec, *words, "--check", "--json")
+    (said,) = json.loads(out)["warnings"]
+    assert code == 0
+    assert "nobody can report within 0.001 s" in said
+    assert err == f"fedfleet: WARNING: {said}\n"
+    code, out, err = fedfleet("run", spec, *words, "--out", tmp_path / "out", "--json")
+    assert code == 1
+    assert err.startswith(f"fedfleet: WARNING: {said}\n"), "told before the run"
+    (after,) = json.loads(out)["warnings"]
+    assert "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); nobody reported within" in after
+    assert f"WARNING: {after}" in err
+    assert after in html.unescape((tmp_path / "out/report.html").read_text())
+
+
+def test_a_fleet_that_sleeps_is_explained_and_cured_by_waiting(fedfleet, tmp_path):
+    rows = [{"id": "s", "start": 0, "end": 86400, "ready": [[40_000, 60_000]]}] * 12
+    (tmp_path / "states.json").write_text(json.dumps({"format": "fedfleet/states@1", "states": rows}))
+    words = ["world.states.use=state_file", f"world.states.path={tmp_path}/states.json", "stop.rounds=180"]
+    code, out, err = fedfleet("run", written(tmp_path), *words, "--out", tmp_path / "burnt")
+    assert code == 1
+    assert "failed rounds: 180 (180 x fewer than 2 clients could be selected)" in out
+    assert "nobody was reachable in these rounds before 01:00 of the first day" in err
+    assert 'pace.if_few = "wait"' in err
+    page = (tmp_path / "burnt/report.html").read_text()
+    assert "<h2>Rounds that failed</h2>" in page and "before 01:00 of the first day" in page
+    code, out, _ = fedfleet(
+        "run", written(tmp_path), *words, "pace.if_few=wait", "stop.commits=4", "--out", tmp_path / "waited", "--json"
+    )
+    answer = json.loads(out)
+    assert (code, answer["rounds"], answer["commits"], answer["failed_rounds"]) == (0, 4, 4, {})
+    assert json.loads((tmp_path / "waited/metrics.json").read_text())["stopped_by"] == "commits"
+    assert json.loads(fedfleet("replay", tmp_path / "waited", "--json")[1])["ok"]
+
+
+def test_a_model_that_is_no_better_than_chance_is_no_quiet_success(fedfleet, tmp_path):
+    code, out, err = fedfleet("run", written(tmp_path), "algorithm.lr=1e-9", "--out", tmp_path / "out", "--json")
+    assert code == 0
+    assert "the model is no better than chance" in json.loads(out)["warnings"][0]
+    assert "WARNING: the model is no better than chance" in err
+    metrics = json.loads((tmp_path / "out/metrics.json").read_text())
+    assert 0.09 < metrics["chance"] < 0.2
+    assert json.loads(fedfleet("replay", tmp_path / "out", "--json")[1])["ok"], "replay derives the same measures"
+    assert json.loads(fedfleet("report", tmp_path / "out", "--json")[1])["warnings"] == metrics["warnings"]
 
 
 def test_bad_input_is_one_sentence_and_exit_code_2(fedfleet, tmp_path):

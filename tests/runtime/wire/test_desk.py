@@ -84,6 +84,17 @@ def test_asking_waits_until_someone_is_idle() -> None:
     assert fact.roster.clients.tolist() == [1]
 
 
+def test_asking_for_at_least_so_many_waits_until_they_are_there() -> None:
+    desk = ready_desk(3)
+    hang_up(desk, 1)
+    assert isinstance(desk.next_fact(1e-9, (), lambda idle: roster_of(*idle), at_least=3)[0], TimerFired)
+    assert isinstance(desk.next_fact(None, (), lambda idle: roster_of(*idle), at_least=2)[0], CandidatesSeen)
+    threading.Timer(0.05, lambda: desk.pull(1, 0.0)).start()
+    fact, _ = desk.next_fact(30.0, (), lambda idle: roster_of(*idle), at_least=3)
+    assert isinstance(fact, CandidatesSeen)
+    assert fact.roster.clients.tolist() == [0, 1, 2]
+
+
 def test_everyone_hears_that_it_is_over() -> None:
     desk = ready_desk(1)
     heard: list[object] = []

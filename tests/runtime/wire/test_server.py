@@ -16,9 +16,20 @@ from fedfleet.app.spec import load_spec
 from fedfleet.core.commands import Probe, Send
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import CandidatesSeen, Event, ModelCommitted, TaskArrived, TasksDropped
-from fedfleet.core.parts import Offer, Selector
+from fedfleet.core.parts import Offer, Policy, Selector
 from fedfleet.core.passes import BatchPlan, LocalPass
-from fedfleet.core.records import Assignments, Cost, Report, ServerState, Stop, Wave, whole_work
+from fedfleet.core.records import (
+    NOTHING,
+    Assignments,
+    Book,
+    Cost,
+    Decision,
+    Report,
+    ServerState,
+    Stop,
+    Wave,
+    whole_work,
+)
 from fedfleet.core.trees import content_hash, tree_nbytes
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import Ending
@@ -111,6 +122,7 @@ def test_a_toy_fleet_ends_as_its_simulation_does(tmp_path: Path, seed: int) -> N
     [
         deadline(4, seconds=0.02, t_break=0.01, min_clients=1),
         overcommit(readiness(3, t_break=0.01), factor=2.0),
+        deadline(4, seconds=0.02, t_break=0.01, min_clients=3, if_few="wait"),
         commits_at(3, 1, t_break=0.005),  # leaves tasks running, so that reports arrive while others are gathered
     ],
     ids=lambda p: p.name,
@@ -140,6 +152,28 @@ def test_the_horizon_ends_a_run_whose_devices_stay_away(tmp_path: Path) -> None:
     serve(plan, world, opaque_executor(), TaskDesk(2), devices=0, journal=journal, folder=tmp_path, watch=seen.extend)
     assert not only(CandidatesSeen, seen)
     assert seen[-1].reason == "virtual_seconds"  # type: ignore[union-attr]
+
+
+def waits_for_others(least: int) -> Policy:
+    """Ask one client, then at least so many others."""
+
+    def decide(book: Book) -> Decision:
+        if book.wanted == 0:
+            return Decision(ask=1)
+        if book.asks == 1 and not book.asking and not book.running and book.arrived:
+            return Decision(ask=1, at_least=least, others=True)
+        return Decision(commit=True) if book.asks == 2 and not book.running else NOTHING
+
+    return Policy("waits", decide, 1)
+
+
+@pytest.mark.parametrize(("least", "ends"), [(2, "rounds"), (3, "virtual_seconds")])
+def test_as_many_as_are_wanted_must_be_there_besides_those_left_out(tmp_path: Path, least: int, ends: str) -> None:
+    # Of three devices one has been asked: two others can come, and never three.
+    plan = toy_plan(waits_for_others(least), 3, stop=Stop(rounds=1, virtual_seconds=1.5))
+    _, _, events = served(plan, world_of(even_fleet(3)), tmp_path)
+    assert events[-1].reason == ends  # type: ignore[union-attr]
+    assert [len(e.roster.clients) for e in only(CandidatesSeen, events)][1:] == ([2] if least == 2 else [])
 
 
 # ---- what cannot be served ----------------------------------------------------------------------------------------

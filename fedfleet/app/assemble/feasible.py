@@ -1,0 +1,110 @@
+"""Rules that can never hold: told before a run instead of after it. What nobody could mean is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedfleet.app.assemble.setup import Setup
+from fedfleet.core.charging import cost_of
+from fedfleet.core.cost import scaled
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Plan, World
+from fedfleet.core.records import Ints, whole_work
+from fedfleet.core.trees import tree_nbytes
+
+_TRIPS = 8  # links vary from trip to trip
+_TRIED, _TOGETHER = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
+_DAYS = 30.0  # how far ahead one looks for clients that are there together
+_MEGABYTE = 2.0**20
+_NAMED = 3  # kinds of device that a sentence names
+
+
+def doubts(setup: Setup) -> list[str]:
+    """One sentence for each thing that this run asks for and cannot get, with the cure."""
+    plan, world = setup.plan, setup.world
+    return [*plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.doubts]
+
+
+def hopeless_trips(plan: Plan, world: World) -> list[str]:
+    """Whether nobody can report in time, or at all. What values decide about times is not known before the run."""
+    if plan.algorithm.priced_by_value:
+        return []
+    n, within = plan.clients, plan.pace.patience
+    tried = np.arange(n) if n <= _TRIED else np.linspace(0, n - 1, _TRIED).astype(np.int64)
+    fastest = _fastest_trip(plan, world, tried, within)
+    if fastest == math.inf:
+        return ["no device can do this work at all; choose other devices in world.devices, or less work in [algorithm]"]
+    if fastest <= within:
+        return []
+    return [
+        f"nobody can report within {within:,.4g} s: of {_TRIPS} trips tried on each of {len(tried):,} devices the fastest takes "
+        f"{fastest:,.4g} s; raise pace.seconds above that, or lower the work in [algorithm] or world.model_bytes"
+    ]
+
+
+def _fastest_trip(plan: Plan, world: World, tried: Ints, within: float) -> float:
+    """The seconds of the fastest trip with the first model, or of the first that is fast enough."""
+    server, sizes, best = plan.algorithm.init(plan.params), world.data.sizes(0), math.inf
+    parts = max(1, len(tried) // _TOGETHER)
+    for i in range(parts):
+        some = tried[i::parts]  # spread over the fleet, so that one fast kind is met early
+        cost = scaled(cost_of(plan.algorithm, server, whole_work(some), sizes[some]), plan.byte_scale)
+        for trip in range(_TRIPS):
+            took = world.devices.seconds(some, cost, 0.0, np.full(len(some), trip))
+            best = min(best, float(took.min()))
+        if best < math.inf and best <= within:
+            break
+    return best
+
+
+def never_together(plan: Plan, world: World) -> list[str]:
+    """Whether as many clients as a round wants, or needs, are never reachable at once."""
+    earliest, pace = world.states.earliest, plan.pace
+    if earliest is None:
+        return []
+    everyone, until = np.ones(plan.clients, np.bool_), min(plan.stop.virtual_seconds, _DAYS * 86400.0)
+
+    def meet(n: int) -> bool:
+        return earliest(everyone, n, 0.0, until) < math.inf
+
+    if meet(pace.cohort):
+        return []
+    most, over = 0, pace.cohort
+    while over - most > 1:
+        middle = (most + over) // 2
+        most, over = (middle, over) if meet(middle) else (most, middle)
+    where = (
+        f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients are reachable at once"
+    )
+    if most < pace.least:
+        return [
+            f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
+            "world.states"
+        ]
+    return [
+        f"rounds will be smaller than pace.cohort = {pace.cohort}: {where}; lower pace.cohort, or change world.states"
+    ]
+
+
+def short_of_memory(plan: Plan, world: World) -> list[str]:
+    """Devices that cannot hold the model: refused if none can, else said. Unknown memory is taken to be enough."""
+    if world.devices.memory_mb is None:
+        return []
+    size = plan.byte_scale * tree_nbytes(plan.params) / _MEGABYTE
+    memory = world.devices.memory_mb(np.arange(plan.clients))
+    small = memory < size
+    if not small.any():
+        return []
+    if small.all():
+        raise BadInput(
+            f"the model takes {size:,.4g} MB, and no device of the fleet has more memory than {np.max(memory):,.4g} MB; lower "
+            "world.model_bytes, choose a smaller model, or other devices in world.devices"
+        )
+    kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_TOGETHER].tolist()))
+    named = ", ".join(kinds[:_NAMED]) + (" and others" if len(kinds) > _NAMED else "")
+    return [
+        f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "
+        f"all the same here; it fits {int((~small).sum())} ({named}): choose among those in world.devices"
+    ]

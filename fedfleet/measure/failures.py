@@ -1,0 +1,127 @@
+"""Why rounds failed: told from what the journal says of each, with the cure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Event,
+    ModelCommitted,
+    ReportRejected,
+    RoundFailed,
+    TaskArrived,
+    TaskLost,
+    TasksDropped,
+)
+
+WAIT = 'let rounds wait for clients with pace.if_few = "wait"'
+
+
+class Cause(Enum):
+    """What a round lacked: clients to ask, devices that can do the work, reports that can be used, or time."""
+
+    FEW = "few"
+    UNABLE = "unable"
+    REFUSED = "refused"
+    LATE = "late"
+
+
+@dataclass(slots=True)
+class _Round:
+    """What has happened since the last round closed."""
+
+    seen_at: float | None = None
+    lost: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class Failures:
+    """The failed rounds of a run: how many by cause, and what the journal knows beside."""
+
+    causes: Counter[Cause] = field(default_factory=Counter[Cause])
+    reachable: int = 0  # the most clients that could be asked for in a round that had too few
+    waited: float = 0.0  # the longest that a task ran which was given up when its round failed
+    fastest: float | None = None  # the fastest report that arrived at all
+    lost: Counter[str] = field(default_factory=Counter[str])
+    last: float = 0.0  # when the last round failed
+
+
+def failures(log: Sequence[Event]) -> Failures:
+    """Look at each failed round: it failed at once, lost its tasks, refused its reports, or gave up waiting."""
+    found, now, seen, given_up = Failures(), _Round(), 0, 0.0
+    for event in log:
+        match event:
+            case CandidatesSeen():
+                now.seen_at, seen = event.time, len(event.roster.clients)
+            case TaskLost():
+                now.lost += 1
+                found.lost[event.reason] += 1
+            case ReportRejected():
+                now.refused += 1
+            case TaskArrived():
+                found.fastest = event.seconds if found.fastest is None else min(found.fastest, event.seconds)
+            case TasksDropped():
+                given_up = float(event.seconds.max(initial=0.0))
+            case RoundFailed():
+                cause = _cause(event, now)
+                found.causes[cause] += 1
+                found.last = event.time
+                if cause is Cause.FEW:
+                    found.reachable = max(found.reachable, seen)
+                elif cause is Cause.LATE:
+                    found.waited = max(found.waited, given_up)
+                now = _Round()
+            case ModelCommitted():
+                now = _Round()
+            case _:
+                pass
+    return found
+
+
+def _cause(event: RoundFailed, now: _Round) -> Cause:
+    if now.refused:
+        return Cause.REFUSED
+    if now.seen_at == event.time and not now.lost:
+        return Cause.FEW  # it ended in the very moment in which it saw whom it could ask
+    return Cause.UNABLE if now.lost else Cause.LATE
+
+
+def cure(found: Failures) -> str:
+    """What most of the failed rounds lacked, and what to do about it."""
+    match found.causes.most_common(1)[0][0]:
+        case Cause.FEW:
+            who = f"no more than {found.reachable} clients were" if found.reachable else "nobody was"
+            return f"{who} reachable in these rounds before {clock(found.last)}; {WAIT}, or change world.states"
+        case Cause.UNABLE:
+            why = found.lost.most_common(1)[0][0]
+            return f"tasks were lost ({why}); choose other devices in world.devices, or less work in [algorithm]"
+        case Cause.REFUSED:
+            return "their reports could not be used, as the next warning says"
+        case Cause.LATE:
+            return _too_late(found)
+
+
+def _too_late(found: Failures) -> str:
+    more = 'raise pace.seconds, or wait for clients as long as they need with pace.use = "readiness"'
+    if found.fastest is None:
+        return f"nobody reported within the {found.waited:,.4g} s after which tasks were given up; {more}"
+    return (
+        f"too few reported within the {found.waited:,.4g} s after which tasks were given up, the fastest of all after "
+        f"{found.fastest:,.4g} s; {more}"
+    )
+
+
+def clock(seconds: float) -> str:
+    """A time of a run for people: 3600 is 01:00 of the first day.
+
+    >>> clock(3600.0), clock(90_000.0), clock(1e6)
+    ('01:00 of the first day', '01:00 of the second day', '13:46 of day 12')
+    """
+    day, second = divmod(int(seconds), 86400)
+    named = {0: "the first day", 1: "the second day"}.get(day, f"day {day + 1}")
+    return f"{second // 3600:02d}:{second // 60 % 60:02d} of {named}"

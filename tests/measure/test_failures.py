@@ -1,0 +1,95 @@
+"""Why rounds failed, told from small journals and from real runs of toy fleets."""
+
+import numpy as np
+import pytest
+
+from fedfleet.core.events import (
+    CandidatesSeen,
+    ModelCommitted,
+    ReportRejected,
+    RoundFailed,
+    TaskArrived,
+    TaskLost,
+    TasksDropped,
+)
+from fedfleet.core.records import Stop
+from fedfleet.measure.failures import Cause, clock, cure, failures
+from fedfleet.pace.rounds import deadline, readiness
+from tests.worlds import Fleet, even_fleet, events_of, roster_of, toy_plan, world_of
+
+NIGHT = Fleet(even_fleet(3).keys, (8.0,) * 3, (86400.0,) * 3, (((40_000.0, 60_000.0),),) * 3)
+
+
+def ran(pace, fleet, rounds=10):
+    return events_of(toy_plan(pace, len(fleet), stop=Stop(rounds=rounds)), world_of(fleet))[0]
+
+
+def dropped(time, *seconds):
+    n = len(seconds)
+    return TasksDropped(time, np.arange(n), np.arange(n), np.array(seconds))
+
+
+def test_a_fleet_that_sleeps_has_too_few_and_the_cure_is_to_wait():
+    found = failures(ran(readiness(3), NIGHT, 180))
+    assert found.causes == {Cause.FEW: 180}
+    assert cure(found) == (
+        'nobody was reachable in these rounds before 01:00 of the first day; let rounds wait for clients with pace.if_few = "wait"'
+        ", or change world.states"
+    )
+    assert failures(ran(readiness(3, if_few="wait"), NIGHT)).causes == {}
+
+
+def test_some_who_are_there_and_are_not_enough_are_counted():
+    found = failures(ran(readiness(4, min_clients=4), even_fleet(5)) + [
+        CandidatesSeen(900.0, roster_of(0, 1)), RoundFailed(900.0, 11, "few"), CandidatesSeen(950.0, roster_of(0)),
+        RoundFailed(950.0, 12, "few"),
+    ])  # fmt: skip
+    assert found.causes == {Cause.FEW: 2}
+    assert "no more than 2 clients were reachable in these rounds before 00:15" in cure(found)
+
+
+def test_a_deadline_that_nobody_meets_says_how_long_it_waited():
+    found = failures(ran(deadline(3, seconds=5.0), even_fleet(3, 600.0)))
+    assert found.causes == {Cause.LATE: 10}
+    assert cure(found).startswith("nobody reported within the 5 s after which tasks were given up; raise pace.seconds")
+
+
+def test_a_deadline_that_few_meet_says_how_fast_they_were():
+    found = failures(ran(deadline(4, seconds=50.0, min_share=1.0), even_fleet(4, [12.0, 600.0, 600.0, 600.0])))
+    assert set(found.causes) == {Cause.LATE}
+    assert "too few reported within the 50 s" in cure(found)
+    assert "the fastest of all after 12 s" in cure(found)
+
+
+def test_devices_that_cannot_do_the_work_are_the_cause():
+    found = failures(ran(readiness(3), even_fleet(3, float("inf"))))
+    assert found.causes == {Cause.UNABLE: 10}
+    assert "the device cannot do this work" in cure(found)
+
+
+def test_refused_reports_are_the_cause_although_they_arrived():
+    log = [CandidatesSeen(20.0, roster_of(0, 1)), TaskArrived(30.0, 0, 0, 10.0, 1.0)]
+    log += [ReportRejected(30.0, 0, 0, "not finite"), RoundFailed(30.0, 0, "no report could be folded")]
+    assert failures(log).causes == {Cause.REFUSED: 1}
+    assert "as the next warning says" in cure(failures(log))
+
+
+def test_the_most_frequent_cause_is_told_and_rounds_do_not_mix():
+    log = [
+        TaskLost(1.0, 0, 0, 1.0, "gone"), ModelCommitted(2.0, 0, 1, "a", 1),
+        CandidatesSeen(5.0, roster_of()), RoundFailed(5.0, 1, "few"),
+        CandidatesSeen(6.0, roster_of(0)), dropped(9.0, 3.0), RoundFailed(9.0, 2, "late"),
+        CandidatesSeen(10.0, roster_of(0)), dropped(14.0, 4.0, 2.0), RoundFailed(14.0, 3, "late"),
+    ]  # fmt: skip
+    found = failures(log)
+    assert found.causes == {Cause.LATE: 2, Cause.FEW: 1}
+    assert (found.waited, found.last, found.fastest) == (4.0, 14.0, None)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.0, "00:00 of the first day"), (86_399.0, "23:59 of the first day"), (86_400.0, "00:00 of the second day"),
+     (200_000.0, "07:33 of day 3")],
+)  # fmt: skip
+def test_times_are_said_as_a_clock_shows_them(seconds, said):
+    assert clock(seconds) == said
