@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -11,12 +12,14 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import address, stream
+from fedfleet.core.room import check_room
 from fedfleet.core.trees import Tree
 
 TaskRecipe = Callable[[int], Task]
 # A model for samples of this shape and so many classes.
 Net = Callable[[tuple[int, ...], int], Any]
 HOLDOUT_SHARE = 0.2
+MODEL_COPIES = 10  # at the server, on its way, in training, and as exact sums
 
 
 def make_task(name: str, load: Callable[[], Dataset], build: Callable[[], Any]) -> TaskRecipe:
@@ -38,9 +41,27 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
         def build() -> Any:
             return net(shape, classes)
 
+        check_model(name, build)
         return Task(name, dataset, hold_out(dataset, seed, test_users), build, lambda s: first_parameters(build, s))
 
     return recipe
+
+
+def check_model(name: str, build: Callable[[], Any]) -> None:
+    """Refuse a model that this machine cannot train, before memory is taken: it is first built without any numbers."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            module = build()
+            nbytes = float(sum(v.numel() * v.element_size() for v in module.state_dict().values()))
+    except RuntimeError as wrong:  # PyTorch's word for sizes that no 64-bit number can hold
+        if "overflow" not in str(wrong):
+            return  # a model that cannot be built without numbers is built with them, and speaks for itself
+        nbytes = math.inf
+    except Exception:
+        return
+    check_room(MODEL_COPIES * nbytes, f"task: training {name}", "make the model smaller")
 
 
 def hold_out(dataset: Dataset, seed: int, users: int) -> Ints:

@@ -17,14 +17,19 @@ from fedfleet.core.labels import RunFacts
 from fedfleet.core.parts import Plan, Policy, Task, World
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.room import check_room
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
 from fedfleet.world.partitions import hold
+
+# What a client costs while a world is made; and as one of a user's devices, whose samples are listed one by one.
+_CLIENT_BYTES, _USER_BYTES = 400, 4000
 
 
 def assemble(spec: Spec, task: Task | None = None) -> Setup:
     """Everything that a run of this spec needs; `task` replaces the one that the spec names."""
     check_executor(spec)
+    check_clients(spec)
     pace: Policy = build_part("policies", spec.pace)
     _check_cohort(pace, spec.world["clients"], "clients")
     made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
@@ -79,6 +84,13 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
     return above, user_world(home, world.devices, states)
+
+
+def check_clients(spec: Spec) -> None:
+    """Refuse a fleet that does not fit into this machine's memory, before any of it is taken."""
+    n = spec.world["clients"]
+    each = _USER_BYTES if "users" in spec.world else _CLIENT_BYTES
+    check_room(each * n, f"world.clients: a fleet of {n:,} clients", "ask for fewer clients")
 
 
 def _check_cohort(pace: Policy, clients: int, what: str) -> None:

@@ -8,7 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 from fedfleet.app.spec.tables import NESTED, sayable
+from fedfleet.core.limits import LARGEST, MOST, SMALLEST
 from fedfleet.core.registry import builder, names, parameters, summary
+
+GENERAL = (LARGEST, MOST, math.inf)  # limits of all numbers, which the reference states once
 
 
 def listed_parts(kind: str) -> dict[str, Any]:
@@ -42,9 +45,9 @@ def readable(hint: Any) -> str:
     if limits:
         signs = {"Gt": ("gt", ">"), "Ge": ("ge", ">="), "Lt": ("lt", "<"), "Le": ("le", "<=")}
         named = [(signs[type(m).__name__][1], getattr(m, signs[type(m).__name__][0])) for m in limits]
-        said = " and ".join(f"{sign} {limit}" for sign, limit in named if limit != math.inf)
-        finite = "finite " if any(limit == math.inf for _, limit in named) else ""
-        return f"{finite}{readable(hint.__origin__)} {said}"
+        said = " and ".join(f"{sign} {limit:.12g}" for sign, limit in named if limit not in GENERAL)
+        said = said.replace(f">= {SMALLEST:g}", "> 0")
+        return f"{readable(hint.__origin__)} {said}"
     if str(hint).startswith("typing.Literal"):
         return " or ".join(repr(a) for a in args)
     if args and (str(hint).startswith("typing.Optional") or "|" in str(hint) or "Union" in str(hint)):

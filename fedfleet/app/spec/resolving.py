@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-from annotated_types import Ge
+from typing import Any
 
 from fedfleet.app.spec.record import TABLES, Spec
 from fedfleet.app.spec.settings import override_settings, run_settings, world_settings
 from fedfleet.app.spec.tables import Table, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.limits import Seed
 from fedfleet.core.records import Stop
 
 _DEFAULT_PARTS = {
@@ -51,7 +50,7 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
     return Spec(
         name=name,
-        seed=check_value(Annotated[int, Ge(0)], table.get("seed", 0), "seed"),
+        seed=check_value(Seed, table.get("seed", 0), "seed"),
         **parts,
         edge=edge,
         world=world,
