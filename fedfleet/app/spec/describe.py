@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fedfleet.app.spec.tables import NESTED, sayable
+from fedfleet.app.spec.tables import nested_kind, sayable
 from fedfleet.core.limits import LARGEST, MOST, SMALLEST
 from fedfleet.core.registry import builder, names, parameters, summary
 
@@ -30,7 +30,7 @@ def describe(build: Callable[..., Any]) -> dict[str, dict[str, Any]]:
         if not sayable(hint):
             continue
         required = parameter.default is inspect.Parameter.empty
-        kind = NESTED.get(hint)
+        kind = nested_kind(hint)
         entry: dict[str, Any] = {"type": f"a part of {kind}" if kind else readable(hint), "required": required}
         if not required:
             entry["default"] = parameter.default
