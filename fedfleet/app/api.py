@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -10,19 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.runs import finished, perform
 from fedfleet.app.spec import Spec, load_spec, resolve, with_words
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, without_sums
-from fedfleet.core.parts import Dataset, Task
+from fedfleet.core.parts import Task
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.folder import load_tree
 from fedfleet.runtime.simulate import simulate
+from fedfleet.tasks.checking import check_fit, checked_build, checked_data
 from fedfleet.tasks.task import make_task
 
 
@@ -87,26 +85,8 @@ def load(out: str | Path) -> Result:
 
 def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
     """A task made of a PyTorch model and arrays."""
-    if len(data) not in (2, 3):
-        raise BadInput("data must be (inputs, labels) or (inputs, labels, owners)")
-    x, y = np.asarray(data[0], np.float32), np.asarray(data[1])
-    if len(x) != len(y) or not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or not len(y) or y.min() < 0:
-        raise BadInput(
-            f"data: {len(x)} inputs need as many labels, one-dimensional integers from 0; got {y.dtype} of shape {y.shape}"
-        )
-    odd = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
-    if len(odd):
-        raise BadInput(
-            f"data: {len(odd)} of {len(x)} inputs hold values that are not finite (NaN or infinite), the first of them in row "
-            f"{odd[0]}; fill or drop them"
-        )
-    owner = np.unique(np.asarray(data[2]), return_inverse=True)[1] if len(data) == 3 else None
-    dataset = Dataset(x, y.astype(np.int64), int(y.max()) + 1, owner)
-
-    def build() -> Any:
-        # Training starts from the weights of the given module, which itself is never changed.
-        return model() if not hasattr(model, "state_dict") else copy.deepcopy(model)
-
+    dataset, build = checked_data(data), checked_build(model)
+    check_fit(build, dataset)
     return make_task("own", lambda: dataset, build)
 
 

@@ -49,19 +49,28 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
 
 def check_model(name: str, build: Callable[[], Any]) -> None:
     """Refuse a model that this machine cannot train, before memory is taken: it is first built without any numbers."""
+    try:
+        nbytes = float(sum(v.numel() * v.element_size() for v in build_cheaply(build).state_dict().values()))
+    except RuntimeError as wrong:  # PyTorch's word for sizes that no 64-bit number can hold
+        if "overflow" not in str(wrong):
+            raise
+        nbytes = math.inf
+    check_room(MODEL_COPIES * nbytes, f"task: training {name}", "make the model smaller")
+
+
+def build_cheaply(build: Callable[[], Any]) -> Any:
+    """The module without numbers in it, which takes no memory; with them if it cannot be made so."""
     import torch
 
     try:
         with torch.device("meta"):
-            module = build()
-            nbytes = float(sum(v.numel() * v.element_size() for v in module.state_dict().values()))
-    except RuntimeError as wrong:  # PyTorch's word for sizes that no 64-bit number can hold
-        if "overflow" not in str(wrong):
-            return  # a model that cannot be built without numbers is built with them, and speaks for itself
-        nbytes = math.inf
-    except Exception:
-        return
-    check_room(MODEL_COPIES * nbytes, f"task: training {name}", "make the model smaller")
+            return build()
+    except BadInput:
+        raise
+    except Exception as wrong:
+        if "overflow" in str(wrong):
+            raise
+        return build()
 
 
 def hold_out(dataset: Dataset, seed: int, users: int) -> Ints:

@@ -13,6 +13,8 @@ from fedfleet.core.parts import Executor, Task
 
 def check_executor(spec: Spec) -> None:
     """Refuse an executor that cannot run this spec here, before anything is built or written."""
+    if spec.run["device"] == "cuda":
+        _check_cuda(spec.run)
     if spec.run["execute"] != "ray":
         return
     if spec.edge is not None:
@@ -24,6 +26,18 @@ def check_executor(spec: Spec) -> None:
         raise BadInput(
             'run.execute = "ray" cannot train your own model object, because workers rebuild the task from the spec; '
             'register it as a task of an installed package, or use run.execute = "inline"'
+        )
+
+
+def _check_cuda(run: Table) -> None:
+    """Refuse a GPU that is not there, or that nobody would use."""
+    if run["ray_address"] is None:  # the machines of a cluster may have what this one lacks
+        from fedfleet.runtime.executors.devices import require_cuda
+
+        require_cuda()
+    if "stacked" not in (run["execute"], run["ray_execute"] if run["execute"] == "ray" else ""):
+        raise BadInput(
+            f'run.device = "cuda": run.execute = "{run["execute"]}" trains on the CPU; set run.execute = "stacked"'
         )
 
 

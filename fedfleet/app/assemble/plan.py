@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.overrides import run_facts, with_overrides
 from fedfleet.app.assemble.setup import Setup
@@ -37,6 +38,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     plan = _flat_plan(spec, made, pace, world)
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
+    check_batches(made, plan, world)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
     return Setup(spec, plan, world, made, lambda keep=None: make_executor(spec, made, keep))
