@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,19 @@ from fedfleet.core.records import Ints
 from fedfleet.core.rng import address, stream
 from fedfleet.core.room import check_room
 from fedfleet.core.trees import Tree
+
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a task is made from a seed, and whether its data are here."""
+
+    make: Callable[[int], Task]
+    here: Callable[[], bool]
+
+    def __call__(self, seed: int) -> Task:
+        return self.make(seed)
+
 
 TaskRecipe = Callable[[int], Task]
 # A model for samples of this shape and so many classes.
@@ -44,7 +58,11 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
         check_model(name, build)
         return Task(name, dataset, hold_out(dataset, seed, test_users), build, lambda s: first_parameters(build, s))
 
-    return recipe
+    return Recipe(recipe, getattr(load, "here", _always))
+
+
+def _always() -> bool:
+    return True
 
 
 def check_model(name: str, build: Callable[[], Any]) -> None:

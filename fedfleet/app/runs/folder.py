@@ -38,10 +38,18 @@ class Finished:
 
 def refuse_taken(out: Path, *, resume: bool) -> None:
     """Refuse a folder that has something in it; half-written files that a kill left behind do not count."""
-    if out.exists() and (not out.is_dir() or any(p.suffix != ".part" for p in out.iterdir())):
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"{out} exists and is a file, not a folder; choose another name with --out")
+    if out.exists() and any(p.suffix != ".part" for p in out.iterdir()):
         if resume:
             raise BadInput(f"{out} exists but is not a run; choose another folder with --out")
         raise BadInput(f"{out} exists already; continue that run with --resume, or choose another folder with --out")
+
+
+def refuse_absent(out: Path) -> None:
+    """Refuse to resume in a folder that does not exist: a wrong letter must not start a run afresh."""
+    if not out.exists():
+        raise BadInput(f"--resume: there is no folder {out}; name the folder of the run, or start anew without --resume")
 
 
 def take_folder(spec: Spec, out: Path, *, resume: bool) -> None:
@@ -83,6 +91,12 @@ def finished(out: Path) -> Finished:
         raise BadInput(
             f"the run in {out} is not finished; continue it with: fedfleet run {out}/spec.toml --resume --out {out}"
         ) from None
+    missing = [key for key in CONTRACT if not isinstance(metrics, dict) or key not in metrics]
+    if missing:
+        raise BadInput(
+            f"{out}/metrics.json is damaged: it has no {missing[0]!r}; remove that file, then make it anew with: "
+            f"fedfleet run {out}/spec.toml --resume --out {out}"
+        )
     return Finished(spec, {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out)
 
 

@@ -16,11 +16,23 @@ GENERAL = (LARGEST, MOST, math.inf)  # limits of all numbers, which the referenc
 
 def listed_parts(kind: str) -> dict[str, Any]:
     """All parts of a kind; the answer of `fedfleet list`."""
-    items = [
+    items: list[dict[str, Any]] = [
         {"name": name, "summary": summary(builder(kind, name)), "parameters": describe(builder(kind, name))}
         for name in names(kind)
     ]
+    for item in items if kind == "tasks" else ():
+        here = data_here(item["name"])
+        item |= {} if here is None else {"data_here": here}
     return {"kind": kind, "items": items}
+
+
+def data_here(task: str) -> bool | None:
+    """Are the data of a task on this machine? None where it does not say, as tasks of third parties need not."""
+    build = builder("tasks", task)
+    if any(p.default is inspect.Parameter.empty for _, p in parameters(build).values()):
+        return None
+    here = getattr(build(), "here", None)
+    return None if here is None else bool(here())
 
 
 def describe(build: Callable[..., Any]) -> dict[str, dict[str, Any]]:

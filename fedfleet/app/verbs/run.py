@@ -37,9 +37,12 @@ def run(
         return
     from fedfleet.app.pages.report import write_report
     from fedfleet.app.runs import perform
+    from fedfleet.app.runs.folder import refuse_absent
     from fedfleet.app.terminal.progress import progress
     from fedfleet.app.terminal.text import shown_run
 
+    if resume and out is not None:
+        refuse_absent(out)
     folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
     try:
         with progress(resolved.stop["rounds"], quiet=as_json) as watch:
