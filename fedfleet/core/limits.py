@@ -12,6 +12,7 @@ from annotated_types import Ge, Gt, Le
 
 SMALLEST, LARGEST = 1e-12, 1e15  # of numbers that must be positive: beyond, sums and quotients overflow
 MOST = 2**31 - 1  # of anything that is counted
+MOST_CLIENTS = 100_000_000
 LAST_SEED = 2**63 - 1  # seeds travel as 64-bit numbers
 
 Positive = Annotated[float, Ge(SMALLEST), Le(LARGEST)]
@@ -24,7 +25,7 @@ Bound = Annotated[float, Ge(2.0**-30), Le(2.0**30)]  # of an element of an updat
 Count = Annotated[int, Ge(1), Le(MOST)]
 Natural = Annotated[int, Ge(0), Le(MOST)]
 Seed = Annotated[int, Ge(0), Le(LAST_SEED)]
-Clients = Annotated[int, Ge(1), Le(100_000_000)]
+Clients = Annotated[int, Ge(1), Le(MOST_CLIENTS)]
 Threads = Annotated[int, Ge(1), Le(1024)]
 Width = Annotated[int, Ge(1), Le(2**20)]  # of a layer; whether the model fits is found before it is built
 Depth = Annotated[int, Ge(1), Le(256)]  # layers

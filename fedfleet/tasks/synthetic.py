@@ -25,7 +25,9 @@ def made_up(name: str, shape: tuple[int, ...], classes: int, owners: int = 100) 
     def make(samples: int | None) -> Dataset:
         n = samples or min(SAMPLES, MOST_NUMBERS // math.prod(shape))
         check_room(
-            12.0 * (n + classes + min(owners, n)) * math.prod(shape), f"task: {n} samples of {shape}", "use fewer or smaller ones"
+            12.0 * (n + classes + min(owners, n)) * math.prod(shape),
+            f"task: {n} samples of {shape}",
+            "use fewer or smaller ones",
         )
         rng = stream(0, f"synthetic/{name}")
         y, owner = _balanced(rng, n, classes), _balanced(rng, n, min(owners, n))

@@ -17,7 +17,6 @@ from fedfleet.core.room import check_room
 from fedfleet.core.trees import Tree
 
 
-
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a task is made from a seed, and whether its data are here."""

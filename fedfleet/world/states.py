@@ -51,7 +51,9 @@ def daily(
 
     def recipe(keys: Keys, seed: int) -> StateSource:
         n = len(keys)
-        check_room(_SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two")
+        check_room(
+            _SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two"
+        )
         width = min(0.5 * ready, 1.0 - ready)
         share = np.clip(ready + width * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
         index = np.arange(sessions)

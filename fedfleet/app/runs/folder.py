@@ -49,7 +49,9 @@ def refuse_taken(out: Path, *, resume: bool) -> None:
 def refuse_absent(out: Path) -> None:
     """Refuse to resume in a folder that does not exist: a wrong letter must not start a run afresh."""
     if not out.exists():
-        raise BadInput(f"--resume: there is no folder {out}; name the folder of the run, or start anew without --resume")
+        raise BadInput(
+            f"--resume: there is no folder {out}; name the folder of the run, or start anew without --resume"
+        )
 
 
 def take_folder(spec: Spec, out: Path, *, resume: bool) -> None:

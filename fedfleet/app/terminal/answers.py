@@ -33,11 +33,22 @@ def say(text: str) -> None:
     typer.echo(f"fedfleet: {text}", err=True)
 
 
+def check_folder(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written where an option asks for it, before the work is done."""
+    try:
+        fine = path.absolute().parent.is_dir() and not path.is_dir()
+    except (OSError, ValueError):  # a name that is too long, or has a zero byte in it
+        fine = False
+    if not fine:
+        raise BadInput(
+            f"{option}: cannot write {path}: there is no such folder, or it is one; give a file in a folder that exists"
+        )
+
+
 def write_page(option: str, path: Path, text: str) -> None:
     """Write an HTML page where an option asked for it."""
     try:
         path.write_text(text)
-    except OSError as wrong:
-        raise BadInput(
-            f"{option}: cannot write {path}: {wrong.strerror}; give a file in a folder that exists"
-        ) from None
+    except (OSError, ValueError) as wrong:
+        said = getattr(wrong, "strerror", None) or wrong
+        raise BadInput(f"{option}: cannot write {path}: {said}; give a file in a folder that exists") from None

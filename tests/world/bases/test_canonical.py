@@ -182,7 +182,7 @@ def test_an_npz_that_holds_objects_is_not_unpickled(tmp_path):
 @pytest.mark.parametrize("ending", ["json", "npz"])
 def test_a_file_cannot_be_written_into_a_folder_that_is_not_there(tmp_path, ending):
     for write, table in ((write_devices, DEVICES), (write_states, STATES)):
-        with pytest.raises(BadInput, match="cannot be written: .*; give a file in a folder that exists"):
+        with pytest.raises(BadInput, match=r"cannot be written: .*; give a file in a folder that exists"):
             write(str(tmp_path / "none" / f"f.{ending}"), table)
 
 
