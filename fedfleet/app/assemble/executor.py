@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +11,18 @@ from fedfleet.app.spec.tables import Table
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Task
 
+THREADS_A_CORE = 8  # more of them only wait for each other
+
 
 def check_executor(spec: Spec) -> None:
     """Refuse an executor that cannot run this spec here, before anything is built or written."""
     if spec.run["device"] == "cuda":
         _check_cuda(spec.run)
+    most = max(16, THREADS_A_CORE * (os.cpu_count() or 1))
+    if spec.run["threads"] > most:
+        raise BadInput(
+            f"run.threads = {spec.run['threads']}: this machine has {os.cpu_count()} processors; use {most} threads at most"
+        )
     if spec.run["execute"] != "ray":
         return
     if spec.edge is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,8 @@ AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
+
+_LONG_WORD = re.compile(r"\S{400,}")
 
 
 class Interrupted(FedFleetError):
@@ -29,8 +32,9 @@ def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]]
 
 
 def say(text: str) -> None:
-    """Print a remark on standard error."""
-    typer.echo(f"fedfleet: {text}", err=True)
+    """Print a remark on standard error; words longer than any path are cut."""
+    text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}..", text)
+    typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)
 
 
 def check_folder(option: str, path: Path) -> None:

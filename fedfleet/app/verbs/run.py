@@ -55,4 +55,6 @@ def run(
     for warning in done.metrics["warnings"]:
         say(f"WARNING: {warning}")
     if not done.metrics["commits"]:
+        if not done.metrics["warnings"]:
+            say(f"no model was made in {done.metrics['rounds']} rounds; stopped by {done.metrics.get('stopped_by')}")
         raise typer.Exit(1)  # a run that made no model is a failed one, however orderly it ended
