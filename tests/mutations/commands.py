@@ -36,7 +36,14 @@ QUICK = {
     "run": {"--out": "out"}, "serve": {"--address": "127.0.0.1:0"}, "device": {"--client": "0", "--server": "127.0.0.1:1"},
     "demo": {"--out": "spec.toml"}, "report": {}, "replay": {}, "list": {}, "version": {}, "data": {},
 }  # fmt: skip
-ARGUMENTS = {"shuffle": ["exchange.json"], "run": ["spec.toml"], "serve": ["spec.toml"], "report": ["run"], "replay": ["run"], "list": ["tasks"]}
+ARGUMENTS = {
+    "shuffle": ["exchange.json"],
+    "run": ["spec.toml"],
+    "serve": ["spec.toml"],
+    "report": ["run"],
+    "replay": ["run"],
+    "list": ["tasks"],
+}
 WAITS = ("serve", "device", "demo")  # for others, or for long: interrupted, they must answer
 
 
@@ -54,7 +61,11 @@ def options() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
 
     def look(name: str, command: Any) -> None:
-        inner = {verb: command.get_command(None, verb) for verb in command.list_commands(None)} if hasattr(command, "list_commands") else {}
+        inner = (
+            {verb: command.get_command(None, verb) for verb in command.list_commands(None)}
+            if hasattr(command, "list_commands")
+            else {}
+        )
         for verb, one in inner.items():
             look(f"{name} {verb}".strip(), one)
         if not inner:
@@ -68,7 +79,9 @@ def options() -> dict[str, dict[str, str]]:
 def _kind(option: Any) -> str:
     """integer, float, path or text; versions of Typer differ in where they say it."""
     said = option.type.name if hasattr(option, "type") else str(option.type_descriptor.annotation)
-    return next((kind for kind, word in (("integer", "int"), ("float", "float"), ("path", "ath")) if word in said), "text")
+    return next(
+        (kind for kind, word in (("integer", "int"), ("float", "float"), ("path", "ath")) if word in said), "text"
+    )
 
 
 def furnished(folder: Path, rng: random.Random, finished: Path) -> None:
@@ -85,10 +98,24 @@ def furnished(folder: Path, rng: random.Random, finished: Path) -> None:
 
 
 def _spoil(folder: Path, rng: random.Random) -> None:
-    name = rng.choice(["devices.json", "states.json", "exchange.json", "devices.npz", "states.npz", "run/metrics.json", "run/spec.toml"])
+    name = rng.choice(
+        [
+            "devices.json",
+            "states.json",
+            "exchange.json",
+            "devices.npz",
+            "states.npz",
+            "run/metrics.json",
+            "run/spec.toml",
+        ]
+    )
     path = folder / name
     if rng.random() < 0.15:
-        path.write_bytes(rng.choice([b"", b"{}", b"[]", b"\xff\x00", b"null", b"[" * 100_000, path.read_bytes()[: rng.randrange(200)]]))
+        path.write_bytes(
+            rng.choice(
+                [b"", b"{}", b"[]", b"\xff\x00", b"null", b"[" * 100_000, path.read_bytes()[: rng.randrange(200)]]
+            )
+        )
     elif name.endswith(".npz"):
         with np.load(path) as file:
             arrays = dict(file)
@@ -159,7 +186,10 @@ def spec_case(number: int, folder: Path, rng: random.Random) -> Case:
 
 def verb_case(number: int, folder: Path, rng: random.Random) -> Case:
     """A verb with options, right and wrong."""
-    verb = rng.choice([v for v in QUICK if v not in WAITS or rng.random() < 0.25] + ["measure", "sample devices", "sample states", "shuffle", "run"])
+    verb = rng.choice(
+        [v for v in QUICK if v not in WAITS or rng.random() < 0.25]
+        + ["measure", "sample devices", "sample states", "shuffle", "run"]
+    )
     declared = options()[verb]
     given = copy.copy(QUICK[verb])
     for option in rng.sample(sorted(declared), k=min(len(declared), rng.choice([0, 1, 1, 2]))):

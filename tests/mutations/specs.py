@@ -51,7 +51,9 @@ def valid_specs() -> tuple[dict[str, Any], ...]:
             if kind == "tasks" and "synthetic" in hints_of(builder(kind, name)):
                 spec["task"] |= {"synthetic": True, "samples": 300}
             found.append(spec)
-    alone = [s for s in found if s.get("run", {}).get("execute") != "ray"]  # starting a cluster takes longer than a case may
+    alone = [
+        s for s in found if s.get("run", {}).get("execute") != "ray"
+    ]  # starting a cluster takes longer than a case may
     return tuple(small(spec) for spec in alone)
 
 
@@ -112,7 +114,9 @@ def settings_of(spec: dict[str, Any]) -> list[tuple[str, Any]]:
 def one_mutation(spec: dict[str, Any], rng: random.Random) -> None:
     """Change one thing of a spec, in place."""
     places = leaves(spec)
-    match rng.choice(["near", "near", "wrong", "wrong", "drop", "typo", "new", "use", "use", "bare", "override", "edge", "nest"]):
+    match rng.choice(
+        ["near", "near", "wrong", "wrong", "drop", "typo", "new", "use", "use", "bare", "override", "edge", "nest"]
+    ):
         case "near":
             place, hint = rng.choice(settings_of(spec))
             put(spec, place, near_limits(rng, hint))
@@ -133,7 +137,15 @@ def one_mutation(spec: dict[str, Any], rng: random.Random) -> None:
         case "bare":
             put(spec, rng.choice(list(PARTS)), rng.choice(["fedavg", "uniform", "readiness", "digits_logreg", "x", ""]))
         case "override":
-            named = rng.choice([{"clients": [0, 1]}, {"clients": [rng.choice([5, 99, -1, 2**40])]}, {"kinds": ["a"]}, {"kinds": ["slow"]}, {}])
+            named = rng.choice(
+                [
+                    {"clients": [0, 1]},
+                    {"clients": [rng.choice([5, 99, -1, 2**40])]},
+                    {"kinds": ["a"]},
+                    {"kinds": ["slow"]},
+                    {},
+                ]
+            )
             key = rng.choice(["lr", "epochs", "batch", "use", "momentum", "optimiser", "bound"])
             value = rng.choice([1, 2, 0.01, "adam", "fedavg", wrong_value(rng)])
             algorithm: Any = rng.choice([{key: value}, "fedavg", {"algorithm": {"lr": 0.1}}])
@@ -143,7 +155,11 @@ def one_mutation(spec: dict[str, Any], rng: random.Random) -> None:
             put(spec, "world.users", rng.choice(["households", "groups", {"use": "groups", "count": 3}]))
             put(spec, "edge", {"use": rng.choice(names("edges"))})
         case "nest":
-            spec["pace"] = {"use": "overcommit", "policy": spec.get("pace", "readiness"), "factor": rng.choice([1.0, 1.5, 1e3])}
+            spec["pace"] = {
+                "use": "overcommit",
+                "policy": spec.get("pace", "readiness"),
+                "factor": rng.choice([1.0, 1.5, 1e3]),
+            }
 
 
 def _drop(spec: dict[str, Any], place: str) -> None:

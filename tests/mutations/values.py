@@ -6,10 +6,51 @@ from typing import Any
 
 from fedfleet.core.registry import parameters
 
-FLOATS = [float("inf"), -float("inf"), float("nan"), 0.0, -0.0, -1.0, 1e308, -1e308, 5e-324, 1e-308, 1e-12, 1e15, 1e16, 0.5]
+FLOATS = [
+    float("inf"),
+    -float("inf"),
+    float("nan"),
+    0.0,
+    -0.0,
+    -1.0,
+    1e308,
+    -1e308,
+    5e-324,
+    1e-308,
+    1e-12,
+    1e15,
+    1e16,
+    0.5,
+]
 INTS = [0, -1, 1, 2, 3, 2**31 - 1, 2**31, 2**53 + 1, 2**63 - 1, 2**63, 2**64, 2**127, 2**200, -(2**63), 10**9, 10**400]
-TEXTS = ["", "x", "nan", "inf", "1e999", "none", "a\u0000b", "\u202eoops", "é" * 300, "../..", "/dev/null", "{}", "builtin", "y" * 5000]
-ODD = [True, False, [], [[]], [1, 2, 3], {}, {"use": "x"}, {"a": {"b": {}}}, datetime.date(2024, 2, 29), datetime.time(1, 2, 3)]
+TEXTS = [
+    "",
+    "x",
+    "nan",
+    "inf",
+    "1e999",
+    "none",
+    "a\u0000b",
+    "\u202eoops",
+    "é" * 300,
+    "../..",
+    "/dev/null",
+    "{}",
+    "builtin",
+    "y" * 5000,
+]
+ODD = [
+    True,
+    False,
+    [],
+    [[]],
+    [1, 2, 3],
+    {},
+    {"use": "x"},
+    {"a": {"b": {}}},
+    datetime.date(2024, 2, 29),
+    datetime.time(1, 2, 3),
+]
 EVERYTHING: list[Any] = [*FLOATS, *INTS, *TEXTS, *ODD]
 
 

@@ -21,7 +21,18 @@ def answers(root, first, last):
     results = root / f"results-{first}.jsonl"
     number = first
     while number < last:
-        words = [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "tests.mutations.running", SEED, number, last, root, results]
+        words = [
+            sys.executable,
+            "-W",
+            "ignore::DeprecationWarning",
+            "-m",
+            "tests.mutations.running",
+            SEED,
+            number,
+            last,
+            root,
+            results,
+        ]
         done = subprocess.run([str(w) for w in words], cwd=ROOT, capture_output=True, text=True, timeout=3600)
         lines = [json.loads(line) for line in results.read_text().splitlines()]
         if "begun" not in lines[-1]:

@@ -99,7 +99,9 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
     """The value if it has the type and limits of the hint; otherwise one sentence that says why not."""
     try:
         found = TypeAdapter(hint, config=_STRICT).validate_python(value)
-        return found + 0.0 if isinstance(found, float) else found  # minus zero is zero, whatever numpy thinks of its sign
+        return (
+            found + 0.0 if isinstance(found, float) else found
+        )  # minus zero is zero, whatever numpy thinks of its sign
     except ValidationError as wrong:
         # For an optional value, that it is not None helps nobody.
         errors = [e for e in wrong.errors() if e["type"] != "none_required"] or wrong.errors()
