@@ -62,7 +62,7 @@ def test_every_verb_is_mutated():
         ("algorithm.batch=10000000000", "algorithm.batch"),
         ("run.threads=100000", "run.threads"),
         ("run.threads=1000", "processors"),
-        ("run.device=cuda", "there is no CUDA device here"),
+        ("run.device=cuda", 'run.device = "cuda"'),
         ("world.model_bytes=1e308", "world.model_bytes"),
         ("world.model_bytes=inf", "world.model_bytes"),
         ("stop.virtual_seconds=1e13", "stop.virtual_seconds"),

@@ -67,3 +67,10 @@ def test_an_unfinished_run_is_opened_and_not_finished(run_copy):
     assert spec.digest == tiny().digest and ended and events
     with pytest.raises(BadInput, match="no run folder"):
         opened(run_copy / "none")
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "3", '{"digest": 1}', "null"])
+def test_damaged_measures_are_named_and_can_be_made_anew(run_copy, text):
+    (run_copy / "metrics.json").write_text(text)
+    with pytest.raises(BadInput, match=r"metrics.json is damaged: it has no '\w+'; remove that file"):
+        finished(run_copy)
