@@ -121,12 +121,11 @@ def check_fit(build: Callable[[], Any], dataset: Dataset) -> None:
 def _check_parameters(module: Any) -> None:
     import torch
 
-    uninitialised = torch.nn.parameter.UninitializedTensorMixin
     found = list(module.named_parameters())
     if not found:
         raise BadInput("model: it has no parameters, so there is nothing to train")
     for name, value in found:
-        if isinstance(value, uninitialised):
+        if torch.nn.parameter.is_lazy(value):
             raise BadInput(f"model: parameter {name!r} has no shape yet; call the model once before, or give its sizes")
         if value.dtype != torch.float32:
             raise BadInput(f"model: parameter {name!r} is {value.dtype}; train in float32, with model.float()")

@@ -27,7 +27,10 @@ EXCHANGE = {
 }  # fmt: skip
 # What keeps each verb short, and the words that it cannot do without.
 QUICK = {
-    "measure": {"--rounds": "20", "--trips": "50", "--clients-k": "3", "--seeds": "2", "--devices": "devices.json", "--states": "states.json"},
+    "measure": {
+        "--rounds": "20", "--trips": "50", "--clients-k": "3", "--seeds": "2", "--devices": "devices.json",
+        "--states": "states.json",
+    },
     "sample devices": {"--clients": "9", "--out": "out.json"},
     "sample states": {"--clients": "9", "--rounds": "50", "--clients-k": "3", "--base": "states.json"},
     "shuffle": {"--limit": "2"},
@@ -164,8 +167,11 @@ def value_for(kind: str, rng: random.Random) -> str:
     pools: dict[str, list[Any]] = {
         "integer": [*INTS, 1, 2, 3, 5], "float": [*FLOATS, 1.0, 20.0],
         "path": [*TEXTS, "out.json", "none/out.json", "spec.toml", ".", "out.npz", "run"],
-        "text": [*TEXTS, "devices.json", "states.json", "devices.npz", "states.npz", "builtin", "fsreal", "flash:none", "flhetbench:x#y",
-                 "paper", "released", "uniform", "dpgmm", "pool72", "dpcsm", "deadline", "DevMC-R", "StatMC-T,InterMC-T", "cuda", "merged"],
+        "text": [
+            *TEXTS, "devices.json", "states.json", "devices.npz", "states.npz", "builtin", "fsreal", "flash:none",
+            "flhetbench:x#y", "paper", "released", "uniform", "dpgmm", "pool72", "dpcsm", "deadline", "DevMC-R",
+            "StatMC-T,InterMC-T", "cuda", "merged",
+        ],
     }  # fmt: skip
     return word_of(rng.choice(pools.get(kind, EVERYTHING) if rng.random() < 0.85 else EVERYTHING))
 

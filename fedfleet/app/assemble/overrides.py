@@ -37,7 +37,7 @@ def combinations(members: list[Ints], clients: int) -> tuple[list[tuple[int, ...
     """Which tables apply together, and the number of the combination that each client has; the first is none at all.
 
     >>> combinations([np.array([0, 1]), np.array([1, 2])], 4)
-    ([(), (0,), (0, 1), (1,)], array([1, 2, 3, 0]))
+    ([(), (0,), (1,), (0, 1)], array([1, 3, 2, 0]))
     """
     found: dict[tuple[int, ...], int] = {(): 0}
     which = np.zeros(clients, np.int64)

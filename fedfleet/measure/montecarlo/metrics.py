@@ -31,7 +31,8 @@ _NO_INTS, _NO_FLOATS, _NO_ROWS = np.zeros(1, np.int64), np.zeros(0), np.zeros(0,
 
 Stop = NDArray[np.uint8]  # a simulation looks at it once a round, and ends where it is not 0
 _NEVER: Stop = np.zeros(1, np.uint8)
-Item, Found = TypeVar("Item"), TypeVar("Found")
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 Simulate = Callable[..., tuple[Ints, float]]
 
 
@@ -166,8 +167,12 @@ def in_threads(work: Callable[[Item, Stop], Found], items: Iterable[Item], threa
     """The work on every item, in order. Never in the main thread: there a long simulation would not hear Ctrl-C."""
     stop = np.zeros(1, np.uint8)
     pool = ThreadPoolExecutor(threads)
+
+    def stoppable(item: Item) -> Found:
+        return work(item, stop)
+
     try:
-        return list(pool.map(lambda item: work(item, stop), items))
+        return list(pool.map(stoppable, items))
     finally:
         stop[0] = 1  # for those that still run, after an error or an interrupt
         pool.shutdown(cancel_futures=True)

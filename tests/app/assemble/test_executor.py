@@ -45,7 +45,7 @@ def test_a_gpu_that_is_not_here_is_refused_whatever_the_executor(monkeypatch, ex
 def test_a_gpu_that_nobody_would_use_is_refused(monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     assemble(resolve({**SPEC, "run": {"execute": "stacked", "device": "cuda"}}))
-    with pytest.raises(BadInput, match='"inline" trains on the CPU; set run.execute = "stacked"'):
+    with pytest.raises(BadInput, match=r'"inline" trains on the CPU; set run.execute = "stacked"'):
         assemble(resolve({**SPEC, "run": {"execute": "inline", "device": "cuda"}}))
 
 
