@@ -32,4 +32,6 @@ Depth = Annotated[int, Ge(1), Le(256)]  # layers
 Side = Annotated[int, Ge(1), Le(1024)]  # pixels
 Kinds = Annotated[int, Ge(1), Le(1_000_000)]
 Sessions = Annotated[int, Ge(1), Le(10_000)]
+Epochs = Annotated[int, Ge(1), Le(10_000)]
+Steps = Annotated[int, Ge(1), Le(1_000_000)]  # of one client in one round
 Words = Annotated[int, Ge(0), Le(1000)]  # of a text, one vector each

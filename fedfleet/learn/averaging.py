@@ -6,7 +6,7 @@ from typing import Literal
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.folding import Aggregate
-from fedfleet.core.limits import Bound, Count, Fraction, NonNegative, Positive
+from fedfleet.core.limits import Bound, Count, Epochs, Fraction, NonNegative, Positive, Steps
 from fedfleet.core.parts import Algorithm, Offer
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import ServerState, Settings
@@ -18,8 +18,8 @@ from fedfleet.learn.optimisers import OptimiserName
 def fedavg(
     *,
     lr: Positive = 0.1,
-    epochs: Count = 2,
-    steps: Count | None = None,
+    epochs: Epochs = 2,
+    steps: Steps | None = None,
     batch: Count = 16,
     optimiser: OptimiserName = "sgd",
     momentum: Fraction = 0.0,

@@ -60,6 +60,8 @@ def test_every_verb_is_mutated():
         ('task={ use = "digits_cnn", channels = 1000000 }', "GB of memory"),
         ('task={ use = "mlp", samples = 2000000000, synthetic = true }', "GB of memory"),
         ("algorithm.batch=10000000000", "algorithm.batch"),
+        ("algorithm.epochs=2000000000", "algorithm.epochs"),
+        ("algorithm.steps=2000000000", "algorithm.steps"),
         ("run.threads=100000", "run.threads"),
         ("run.threads=1000", "processors"),
         ("run.device=cuda", 'run.device = "cuda"'),

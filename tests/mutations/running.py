@@ -16,6 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from unittest import mock
 
+import torch
+
 from fedfleet.app import cli
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import perform
@@ -86,6 +88,7 @@ def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
         err.write(traceback.format_exc())
     finally:
         os.chdir(before)
+        torch.set_grad_enabled(True)  # an interrupt may fall between PyTorch's switching it off and on
     return Answer(case.number, case.words, code, out.getvalue(), err.getvalue(), time.perf_counter() - start)
 
 
