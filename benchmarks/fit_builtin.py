@@ -1,40 +1,30 @@
 """Fit the built-in base to the real traces, and say how well it fits.
 
     python -m benchmarks.fit_builtin             the goodness of fit of the shipped fedfleet/world/bases/builtin.json
-    python -m benchmarks.fit_builtin --spread 30 the same, and 30 draws of the generator that were not chosen
     python -m benchmarks.fit_builtin --write     fit anew, write that file, then the same (some minutes)
 
-Reads $FEDFLEET_DATA (default ../shared/data). What is written are quantiles, shares, weights and ceilings: no trace.
+What the model does without choosing a draw: benchmarks/builtin_bands.py. Reads $FEDFLEET_DATA (default ../shared/data). What is written are quantiles, shares, weights and ceilings: no trace.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
+from benchmarks.builtin_likeness import DATA, Goal, Row, device_goodness, hourly, real_goal, state_goodness
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, take_states
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.rng import stream
-from fedfleet.measure.montecarlo.metrics import one_value, state_scores, warm_up
-from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.world.bases import builtin, load_devices, load_states
 from fedfleet.world.bases.reading import read_json
-from fedfleet.world.samplers.dpcsm import sample_dpcsm
-from fedfleet.world.samplers.dpgmm import sample_dpgmm
 
-DATA = Path(os.environ.get("FEDFLEET_DATA", "../shared/data")) / "flhetbench"
 TABLE = Path(builtin.__file__).with_name("builtin.json")
 
 LEVELS = [0.001, 0.004, 0.01, 0.03, 0.06, *np.round(np.arange(0.1, 0.91, 0.05), 2), 0.94, 0.97, 0.99, 0.996, 0.999]
@@ -46,10 +36,7 @@ SHAPE_LEVELS = [0.0, 0.005, 0.01, 0.025, *np.round(np.arange(0.05, 0.96, 0.05), 
 NORMAL = [NormalDist().inv_cdf(u) for u in LEVELS]
 ENOUGH = 5  # sessions from which a spread can be told
 REFINING = range(1, 7)  # the generator's seeds over which refinements are averaged; none of them is shipped
-SEEDS = 10  # samples over which a state metric is averaged
-NEAR, NEAR_SEEDS = range(326, 375, 4), 3  # start ranks near 350, and samples for each
 HOUR_KINDS = [0.5, 0.72, 0.9]  # levels of the share of ready time between which hours are liked alike
-ALPHAS, RANKS, SIGMAS, KINDS = (1, 4, 10, 100), (0, 100, 350), (0.1, 0.7, 1.4, 2.0), (50, 100)
 
 
 # ---- fitting
@@ -202,24 +189,6 @@ def refine(p: dict[str, Any], table: StateTable) -> None:
     own["room"] = round(own["room"], 3)
 
 
-def hourly(table: StateTable) -> Floats:
-    """The mean availability at each hour of the day, each state counted alike."""
-    t = table.traces
-    owner = np.repeat(np.arange(len(table)), np.diff(t.offsets))
-
-    def seconds(begins: Floats, ends: Floats, whose: Ints, hour: int) -> Floats:
-        until = [
-            np.floor(x / 86400.0) * 3600.0 + np.clip(x % 86400.0 - hour * 3600.0, 0.0, 3600.0) for x in (begins, ends)
-        ]
-        return np.bincount(whose, until[1] - until[0], len(table)).astype(np.float64)
-
-    begins, ends = t.begins + t.start[owner], t.ends + t.start[owner]
-    each = np.arange(len(table))
-    ready = [seconds(begins, ends, owner, hour) for hour in range(24)]
-    whole = [seconds(t.start, t.start + t.period, each, hour) for hour in range(24)]
-    return np.mean(np.array(ready) / np.array(whole), axis=1)
-
-
 def by_kind(table: StateTable) -> Floats:
     """The hourly availability of states by kind (of the share of ready time), smoothed: the mean and four harmonics."""
     order = np.argsort(availability(table), kind="stable")
@@ -256,154 +225,6 @@ def fit(devices: DeviceTable, states: StateTable) -> dict[str, Any]:
     return p
 
 
-# ---- goodness of fit
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One comparison: the real value, ours, and how far ours may be off (a difference, or a factor from 1)."""
-
-    what: str
-    real: float
-    ours: float
-    limit: float
-    as_factor: bool
-    held: bool = True  # False: shown, but not promised
-
-    @property
-    def off(self) -> float:
-        """How far off, as a part of what is allowed."""
-        if self.as_factor:
-            return abs(float(np.log(self.ours / self.real))) / float(np.log(1.0 + self.limit))
-        return abs(self.ours - self.real) / self.limit
-
-    def __str__(self) -> str:
-        off = f"x {self.ours / self.real:.3f}" if self.as_factor else f"{self.ours - self.real:+.4f}"
-        verdict = "ok" if self.off <= 1.0 else "OFF"
-        return f"{self.what:<44} {self.real:10.4f} {self.ours:10.4f} {off:>9}  {verdict if self.held else '(not held)'}"
-
-
-def basics(real: StateTable, ours: StateTable) -> list[Row]:
-    """Availability, session length and daily swing."""
-
-    def swing(table: StateTable) -> float:
-        at = hourly(table)
-        return float(at.max() / at.min())
-
-    functions: dict[str, Callable[[StateTable], float]] = {
-        "mean availability": lambda t: float(availability(t).mean()),
-        "median session, s": lambda t: float(np.median(t.traces.ends - t.traces.begins)),
-        "daily swing": swing,
-    }
-    return [Row(name, f(real), f(ours), 0.1, True) for name, f in functions.items()]
-
-
-def pooled(work: list[Callable[[], Floats]]) -> list[Floats]:
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda f: f(), work))
-
-
-def dpgmm(base: DeviceTable, kinds: int, sigma: float, seed: int) -> DeviceTable:
-    return sample_dpgmm(
-        base, 100, kinds=kinds, sigma=sigma, mean_kbps_wanted=42_000.0, alpha=1000.0, semantics="released", seed=seed
-    )
-
-
-def device_rows(real: DeviceTable, ours: DeviceTable, seeds: int = 5) -> Iterator[Row]:
-    """The slowest devices, and DevMC-R and DevMC-T of DPGMM samples.
-
-    Where raising speeds below 1 Mbit/s to it would change the real DevMC-T by over 5 %, it hangs on a device or two:
-    both sides are then compared with that floor, and the values without it are shown.
-    """
-    asked = Settings(semantics="released")
-    lifted = [replace(t, down=np.maximum(t.down, 1000.0)) for t in (real, ours)]
-
-    def over_seeds(name: str, base: DeviceTable, kinds: int, sigma: float) -> float:
-        return float(np.mean([one_value(name, asked, dpgmm(base, kinds, sigma, s), None, s) for s in range(seeds)]))
-
-    slow, slow_ours = (int((mean_kbps(t) < 1000.0).sum()) for t in (real, ours))
-    yield Row("devices below 1 Mbit/s", slow, slow_ours, 0.5, False)
-    yield Row("slowest device, kbit/s", float(mean_kbps(real).min()), float(mean_kbps(ours).min()), 4.0, True)
-    for kinds, sigma in product(KINDS, SIGMAS):
-        where = f"K={kinds} sigma={sigma}"
-        r, r_ours = (over_seeds("DevMC-R", base, kinds, sigma) for base in (real, ours))
-        t, t_ours = (over_seeds("DevMC-T", base, kinds, sigma) for base in (real, ours))
-        floor, floor_ours = (over_seeds("DevMC-T", base, kinds, sigma) for base in lifted)
-        hangs = abs(floor / t - 1.0) > 0.05
-        yield Row(f"DevMC-R {where}", r, r_ours, 0.05, False)
-        yield Row(f"DevMC-T {where}", t, t_ours, 0.15, True, not hangs)
-        if hangs:
-            yield Row(f"DevMC-T {where}, floor 1 Mbit/s", floor, floor_ours, 0.15, True)
-
-
-def state_values(
-    states: StateTable, devices: DeviceTable, semantics: Semantics, seeds: int
-) -> dict[tuple[Any, ...], Floats]:
-    """StatMC-R, StatMC-T and InterMC-R of each kind of sample, averaged over samples: DPCSM, and 100 drawn uniformly."""
-    asked = Settings(semantics=semantics)
-    warm_up(asked, dpgmm(devices, 50, 0.7, 0), take_states(states, np.arange(100)))
-    order = state_scores(Settings(k=20, rounds=3000, semantics=semantics), states)
-
-    def values(sample: StateTable, seed: int) -> Floats:
-        d = dpgmm(devices, 50, 0.7, seed)
-        return np.array([one_value(name, asked, d, sample, seed) for name in ("StatMC-R", "StatMC-T", "InterMC-R")])
-
-    def sticks(alpha: int, rank: int, seed: int) -> Floats:
-        return values(
-            sample_dpcsm(states, 100, order, alpha=alpha, start_rank=rank, semantics=semantics, seed=seed), seed
-        )
-
-    def uniform(seed: int) -> Floats:
-        return values(take_states(states, stream(seed, "fit").choice(len(states), 100, replace=False)), seed)
-
-    jobs: list[tuple[tuple[Any, ...], Callable[[], Floats]]] = []
-    for alpha, rank, seed in product(ALPHAS, RANKS, range(seeds)):
-        jobs.append(((alpha, rank), partial(sticks, alpha, rank, seed)))
-    for rank, seed in product(NEAR, range(NEAR_SEEDS)):
-        jobs.append(((1, f"{NEAR[0]}..{NEAR[-1]}"), partial(sticks, 1, rank, seed)))
-    jobs += [(("uniform",), partial(uniform, seed)) for seed in range(2 * seeds)]
-    found: dict[tuple[Any, ...], list[Floats]] = {}
-    for (where, _), value in zip(jobs, pooled([job for _, job in jobs]), strict=True):
-        found.setdefault(where, []).append(value)
-    return {where: np.mean(value, axis=0) for where, value in found.items()}
-
-
-def state_rows(real: dict[tuple[Any, ...], Floats], ours: dict[tuple[Any, ...], Floats], semantics: str) -> list[Row]:
-    """StatMC-R, InterMC-R and StatMC-T of samples; ours against real."""
-    rows = []
-    for where, value in real.items():
-        # alpha = 1 from rank 350 is two or three states: which ones these are is luck. The released order has an unlucky
-        # one there (see the documentation), so that the mean over start ranks near 350 is held instead.
-        held = (semantics, where) != ("released", (1, 350))
-        name = f"{semantics} " + (f"alpha={where[0]} rank {where[1]}" if len(where) == 2 else "uniform")
-        for column, (metric, limit) in enumerate((("StatMC-R", 0.05), ("StatMC-T", 0.5), ("InterMC-R", 0.05))):
-            pair = float(value[column]), float(ours[where][column])
-            rows.append(Row(f"{metric} {name}", *pair, limit, metric == "StatMC-T", held))
-    return rows
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """The real base, and its measured values."""
-
-    devices: DeviceTable
-    states: StateTable
-    values: dict[Semantics, dict[tuple[Any, ...], Floats]]
-
-
-def real_goal(seeds: int = SEEDS) -> Goal:
-    devices = load_devices(f"flhetbench:{DATA}/device/base_union_168devices.json")
-    states = load_states(f"flhetbench:{DATA}/state/cached_timers.json")
-    return Goal(devices, states, {how: state_values(states, devices, how, seeds) for how in ("released", "paper")})
-
-
-def state_goodness(goal: Goal, devices: DeviceTable, states: StateTable) -> Iterator[Row]:
-    """Every comparison of states, the quick ones first; the devices go into InterMC."""
-    yield from basics(goal.states, states)
-    for semantics, values in goal.values.items():
-        yield from state_rows(values, state_values(states, devices, semantics, SEEDS), semantics)
-
-
 def first_seed(what: str, draw: Callable[[int], Iterator[Row]]) -> int:
     """The first seed of the generator with which the shipped table holds what is promised; says which did not, and why."""
     for seed in range(REFINING.stop, 500):
@@ -416,7 +237,7 @@ def first_seed(what: str, draw: Callable[[int], Iterator[Row]]) -> int:
 
 def choose_seeds(p: dict[str, Any], goal: Goal) -> None:
     def of_devices(seed: int) -> Iterator[Row]:
-        return device_rows(goal.devices, builtin.draw_devices(p, builtin.DEVICES, seed))
+        return device_goodness(goal, builtin.draw_devices(p, builtin.DEVICES, seed))
 
     p["devices"]["seed"] = first_seed("devices", of_devices)
     devices = builtin.draw_devices(p, builtin.DEVICES, p["devices"]["seed"])
@@ -454,25 +275,9 @@ def show_quantiles(goal: Goal, devices: DeviceTable, states: StateTable) -> None
     line("hourly availability", hourly, pairs[1])
 
 
-def show_spread(goal: Goal, number: int) -> None:
-    """The same comparisons over seeds that were not chosen: what the model does, and not one of its draws."""
-    found: dict[str, list[Row]] = {}
-    for seed in range(1000, 1000 + number):
-        p = builtin.fitted()
-        devices, states = builtin.draw_devices(p, builtin.DEVICES, seed), builtin.draw_states(p, builtin.STATES, seed)
-        for row in (*device_rows(goal.devices, devices), *state_goodness(goal, devices, states)):
-            found.setdefault(row.what, []).append(row)
-    print(f"\n{number} other seeds {'':<29} {'mean':>10} {'sd':>10}  share of seeds beyond the limit")
-    for what, rows in found.items():
-        off = np.array([row.ours / row.real if row.as_factor else row.ours - row.real for row in rows])
-        beyond = np.mean([row.off > 1.0 for row in rows])
-        print(f"{what:<44} {'x' if rows[0].as_factor else ' '}{off.mean():9.3f} {off.std(ddof=1):10.3f}  {beyond:.2f}")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
-    parser.add_argument("--spread", type=int, default=0, metavar="N", help="also N other seeds of the generator")
     asked = parser.parse_args()
     goal = real_goal()
     if asked.write:
@@ -482,13 +287,11 @@ def main() -> None:
         builtin.fitted.cache_clear()
     devices, states = load_devices("builtin:"), load_states("builtin:")
     show_quantiles(goal, devices, states)
-    rows = [*device_rows(goal.devices, devices), *state_goodness(goal, devices, states)]
+    rows = [*device_goodness(goal, devices), *state_goodness(goal, devices, states)]
     print(f"\n{'':<44} {'real':>10} {'ours':>10}")
     print(*rows, sep="\n")
     worst = max((row for row in rows if row.held), key=lambda row: row.off)
     print(f"\nclosest to its limit: {worst.what}, {worst.off:.2f} of it")
-    if asked.spread:
-        show_spread(goal, asked.spread)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """An own PyTorch model on own arrays, on a fleet of unlike devices: `python examples/own_model.py`."""
 
+import tempfile
+
 import numpy as np
 import torch
 
@@ -24,10 +26,36 @@ spec = {
 }
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
 
-result = fedfleet.run(spec, model=model, data=(x, y, owner))
-m = result.metrics
-print(f"accuracy {m['accuracy']:.3f} after {m['rounds']} rounds, {m['virtual_seconds'] / 60:.0f} virtual minutes")
-print(
-    f"{m['participation']['never']} of 25 clients never took part; {m['wasted']['share']:.0%} of device time was wasted"
-)
+
+def smooth(outputs, labels):
+    """A loss of our own: one value per sample."""
+    return torch.nn.functional.cross_entropy(outputs, labels, label_smoothing=0.05, reduction="none")
+
+
+def worst_class(outputs, labels):
+    """A metric of our own: the accuracy of the class that does worst."""
+    right = outputs.argmax(1) == labels
+    return min(right[labels == c].mean() for c in range(3))
+
+
+def tell(commit):
+    """Called with every new model."""
+    if commit.version % 10 == 0:
+        print(f"version {commit.version} after {commit.time:.0f} s: {commit.accuracy:.3f}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    result = fedfleet.run(
+        spec, model=model, data=(x, y, owner), loss=smooth, metrics={"worst_class": worst_class}, on_commit=tell,
+        out=f"{folder}/run",
+    )  # fmt: skip
+    m = result.metrics
+    print(f"accuracy {m['accuracy']:.3f} after {m['rounds']} rounds, {m['virtual_seconds'] / 60:.0f} virtual minutes")
+    print(f"the worst class: {m['own']['worst_class']:.3f}")
+    clients = result.clients
+    print(
+        f"{(clients['folded'] == 0).sum()} of 25 clients never took part; {m['wasted']['share']:.0%} of device time was wasted"
+    )
+    replayed = fedfleet.replay(result.out, loss=smooth)  # the loss is code, and we give it again ourselves
+    print(f"replayed: {replayed['commits']} models verified, digest {replayed['digest'][:16]}")
 model.load_state_dict({name: torch.from_numpy(value) for name, value in result.params.items()})

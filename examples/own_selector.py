@@ -3,8 +3,8 @@
 import numpy as np
 
 import fedfleet
-from fedfleet.core.parts import Draw, Selector, State
-from fedfleet.core.records import Assignments, Ended, Roster, whole_work
+from fedfleet import Assignments, Draw, Ended, Roster, Selector, whole_work
+from fedfleet.core.parts import State
 from fedfleet.core.rng import hash_keys
 from fedfleet.testing import check_selector
 

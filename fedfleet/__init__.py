@@ -9,33 +9,71 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# name -> (module, attribute)
+# module -> the public names that it holds
 _PUBLIC = {
-    "Result": ("fedfleet.app.api", "Result"),
-    "load": ("fedfleet.app.api", "load"),
-    "run": ("fedfleet.app.api", "run"),
-    "BadInput": ("fedfleet.core.errors", "BadInput"),
-    "RunFailed": ("fedfleet.core.errors", "RunFailed"),
-    "simulate": ("fedfleet.runtime.simulate", "simulate"),
-    "register": ("fedfleet.core.registry", "register"),
-}
-
-__all__ = ["BadInput", "Result", "RunFailed", "__version__", "load", "register", "run", "simulate"]
+    "fedfleet.app.api": ("load", "replay", "run"),
+    "fedfleet.app.result": ("Commit", "Result"),
+    "fedfleet.core.errors": ("BadInput", "Refused", "RunFailed"),
+    "fedfleet.core.registry": ("register",),
+    "fedfleet.runtime.simulate": ("simulate",),
+    # the types that parts are made of, for whoever writes their own
+    "fedfleet.core.parts": (
+        "Algorithm", "DataSource", "Dataset", "DeviceSource", "Draw", "Offer", "Policy", "Selector", "StateSource", "Task",
+    ),
+    "fedfleet.core.passes": ("BatchPlan", "LocalPass", "Optimiser", "Passed", "Slot"),
+    "fedfleet.core.folding": ("Fold",),
+    "fedfleet.core.labels": ("RunFacts",),
+    "fedfleet.core.records": ("Assignments", "Book", "Cost", "Decision", "Ended", "Report", "Roster", "ServerState", "whole_work"),
+}  # fmt: skip
+_HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
-    from fedfleet.app.api import Result, load, run
-    from fedfleet.core.errors import BadInput, RunFailed
+    from fedfleet.app.api import load, replay, run
+    from fedfleet.app.result import Commit, Result
+    from fedfleet.core.errors import BadInput, Refused, RunFailed
+    from fedfleet.core.folding import Fold
+    from fedfleet.core.labels import RunFacts
+    from fedfleet.core.parts import (
+        Algorithm,
+        Dataset,
+        DataSource,
+        DeviceSource,
+        Draw,
+        Offer,
+        Policy,
+        Selector,
+        StateSource,
+        Task,
+    )
+    from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, Passed, Slot
+    from fedfleet.core.records import (
+        Assignments,
+        Book,
+        Cost,
+        Decision,
+        Ended,
+        Report,
+        Roster,
+        ServerState,
+        whole_work,
+    )
     from fedfleet.core.registry import register
     from fedfleet.runtime.simulate import simulate
+
+__all__ = [
+    "Algorithm", "Assignments", "BadInput", "BatchPlan", "Book", "Commit", "Cost", "DataSource", "Dataset", "Decision",
+    "DeviceSource", "Draw", "Ended", "Fold", "LocalPass", "Offer", "Optimiser", "Passed", "Policy", "Refused", "Report", "Result",
+    "Roster", "RunFacts", "RunFailed", "Selector", "ServerState", "Slot", "StateSource", "Task", "__version__", "load",
+    "register", "replay", "run", "simulate", "whole_work",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name not in _PUBLIC:
+    if name not in _HOME:
         raise AttributeError(f"module 'fedfleet' has no attribute {name!r}")
-    module, attribute = _PUBLIC[name]
-    return getattr(import_module(module), attribute)
+    return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -2,106 +2,204 @@
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import assemble, executing
-from fedfleet.app.runs import finished, perform
-from fedfleet.app.spec import Spec, load_spec, resolve, with_words
-from fedfleet.core.errors import BadInput
+from fedfleet.app.pages.report import write_report
+from fedfleet.app.result import OnCommit, Result, Telling
+from fedfleet.app.runs import Finished, finished, perform
+from fedfleet.app.runs.own import Given, Own, brought, content, is_own, judged, maker, reopened
+from fedfleet.app.runs.own_folder import read_arrays
+from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.spec import Spec, load_spec, read_table, resolve, with_words
+from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event, without_sums
-from fedfleet.core.parts import Task
-from fedfleet.core.trees import Tree, content_hash
+from fedfleet.core.parts import Task, World
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.folder import load_tree
-from fedfleet.runtime.simulate import simulate
+from fedfleet.runtime.files import load_tree
+from fedfleet.runtime.seals import SEAL
+from fedfleet.runtime.simulate import Hear, simulate
 from fedfleet.tasks.checking import check_fit, checked_build, checked_data
 from fedfleet.tasks.task import make_task
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The result of a run: its measures by name, the trained parameters, the events, and its folder if it has one."""
-
-    metrics: dict[str, Any]
-    params: Tree
-    events: list[Event]
-    out: Path | None
 
 
 def run(
     spec: str | Path | Mapping[str, Any],
     *overrides: str,
     model: Any = None,
-    data: Sequence[Any] | None = None,
+    data: Sequence[Any] | str | Path | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
+    metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+    on_commit: OnCommit | Sequence[OnCommit] = (),
     out: str | Path | None = None,
+    keep_data: bool = True,
+    resume: bool = False,
+    trust_code: str | None = None,
 ) -> Result:
     """Train by a spec (a path or a nested dictionary), with `key=value` overrides.
 
-    `model` is your own PyTorch module, or a function that makes one; `data` is (inputs, integer labels) or (inputs,
-    labels, owners) as arrays. Without `out` nothing is written.
+    Args:
+        model: your own PyTorch module, or a function or class that makes one without arguments.
+        data: (inputs, integer labels) or (inputs, labels, owners) as arrays, or a .npz or .safetensors file with arrays x, y and
+            perhaps owner.
+        loss: a function (outputs, labels) that gives one value per sample, or their mean, as a tensor; default: cross-entropy.
+        metrics: functions (outputs, labels) of arrays by name, asked about the last model on the central test set; what they
+            say is in `result.metrics["own"]`.
+        on_commit: called with each new model (see `Commit`); more than one may be given.
+        out: the folder to write, with journal, model, measures, report, and what was given in `own/`. Without it nothing is
+            written.
+        keep_data: copy the inputs into the folder; otherwise it refers to the file that they came from, by path and hash, or
+            they must be given again. Labels are always kept: decisions are checked against them.
+        resume: go on from the last checkpoint in `out`. What is not given again is taken from the folder.
+        trust_code: the hash of the code in a folder, which is never run without it.
 
     >>> result = run({"task": {"use": "digits_logreg"}, "stop": {"rounds": 2}})
-    >>> result.metrics["rounds"]
-    2
+    >>> result.metrics["rounds"], result.rounds["round"].tolist()
+    (2, [0, 1])
+
+    >>> import numpy, torch
+    >>> x = numpy.random.default_rng(0).normal(size=(200, 4))
+    >>> world = {"world": {"clients": 5}, "pace": {"cohort": 2}, "stop": {"rounds": 3}}
+    >>> result = run(world, model=torch.nn.Linear(4, 2), data=(x, (x.sum(1) > 0).astype(int)))
+    >>> result.metrics["commits"], sorted(result.params)
+    (3, ['bias', 'weight'])
     """
-    if (model is None) != (data is None):
-        raise BadInput(
-            "give both model and data to train your own model, or neither to train the task that the spec names"
-        )
-    task = None if model is None or data is None else own_task(model, data)
-    resolved = _resolved(spec, overrides, task)
-    if out is not None and task is None:
-        done = perform(resolved, Path(out))
-        for warning in done.metrics["warnings"]:
-            warnings.warn(warning, stacklevel=2)
-        return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
-    if out is not None:
-        raise BadInput(
-            "a run with your own model cannot be kept in a folder, because the spec cannot rebuild the model; do not give `out`"
-        )
-    setup = assemble(resolved, task(resolved.seed) if task else None)
-    journal, events = journals.in_memory(), list[Event]()
-    with executing(setup) as execute:
-        done = simulate(
-            setup.plan, setup.world, execute, journal=journal, watch=lambda more: events.extend(without_sums(more))
-        )
-    metrics = {**summary(events), "digest": journal.digest, "spec_digest": resolved.digest}
-    for warning in metrics["warnings"]:
+    folder = None if out is None else Path(out)
+    if resume and folder is None:
+        raise BadInput("resume: say which run to go on with, by its folder: out=..")
+    given = Given(model, data, loss, dict(metrics or {}))
+    resolved, own = _asked(spec, overrides, given, folder if resume else None, trust_code, copied=keep_data)
+    telling = Telling(list(on_commit) if isinstance(on_commit, Sequence) else [on_commit])
+    hear = telling.hear if telling.callbacks else None  # whoever listens costs a call for every event
+    if folder is None:
+        result = _in_memory(resolved, own, hear)
+        telling.tell()
+    else:
+        done = perform(resolved, folder, resume=resume, own=own, trust=trust_code, hear=hear)
+        telling.tell()
+        write_report(done)
+        result = _read(done)
+    for warning in result.metrics["warnings"]:
         warnings.warn(warning, stacklevel=2)
-    return Result(metrics, done.state.server.params, events, None)
+    return result
 
 
 def load(out: str | Path) -> Result:
     """A finished run, from its folder."""
-    done = finished(Path(out))
-    return Result(done.metrics, load_tree(done.out / "model.safetensors")[0], done.events, done.out)
+    return _read(finished(Path(out)))
 
 
-def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
-    """A task made of a PyTorch model and arrays."""
-    dataset, build = checked_data(data), checked_build(model)
-    check_fit(build, dataset)
-    return make_task("own", lambda: dataset, build)
+def replay(
+    out: str | Path,
+    *,
+    model: Any = None,
+    data: Sequence[Any] | str | Path | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
+    quick: bool = False,
+    trust_code: str | None = None,
+) -> dict[str, Any]:
+    """Audit a run from its folder, as `fedfleet replay` does; give what the folder of an own model cannot make again."""
+    return replay_run(Path(out), quick=quick, trust=trust_code, given=Given(model, _arrays(data), loss))
 
 
-def _resolved(
-    spec: str | Path | Mapping[str, Any], overrides: Sequence[str], task: Callable[[int], Task] | None
-) -> Spec:
-    if not isinstance(spec, Mapping):
-        if task is not None:
-            raise BadInput("to train your own model, give the spec as a dictionary instead of a file")
-        return load_spec(spec, overrides)
-    table = with_words(dict(spec), overrides)
-    return resolve(table, own_task=_content(task(0)) if task else None)
+def own_task(model: Any, data: Sequence[Any], *, scores: bool = True) -> Callable[[int], Task]:
+    """A task made of a PyTorch model and arrays; `scores`: the model gives a score for each class, as cross-entropy needs."""
+    dataset = checked_data(data)
+    check_fit(checked_build(model), dataset, scores=scores)
+    return make_task("own", lambda: dataset, maker(model))
 
 
-def _content(task: Task) -> str:
-    """The name of a task that was given as objects: a hash of its data and its initial parameters."""
-    arrays = {"x": task.dataset.x, "y": task.dataset.y}
-    return hashlib.sha256((content_hash(arrays) + content_hash(task.init(0))).encode()).hexdigest()[:16]
+def _asked(
+    spec: str | Path | Mapping[str, Any],
+    overrides: Sequence[str],
+    given: Given,
+    resumed: Path | None,
+    trust: str | None,
+    *,
+    copied: bool,
+) -> tuple[Spec, Own | None]:
+    """The resolved spec, and the own task where there is one: as it was given, or with what the folder has of it."""
+    name = "run" if isinstance(spec, Mapping) else Path(spec).stem
+    table = with_words(dict(spec) if isinstance(spec, Mapping) else read_table(spec), overrides)
+    there = _own_in(resumed)
+    if given.model is None and given.data is None and there is None:
+        if given.loss is not None or given.metrics:
+            raise BadInput("loss and metrics go with a model and data of your own; give these too, or leave them out")
+        return resolve(table, name), None
+    named = table.get("task")
+    if named is not None and not (isinstance(named, Mapping) and named.get("use") == "own"):
+        raise BadInput(
+            "the spec names a task, and model and data are of your own; leave [task] out, or the model and the data"
+        )
+    if given.model is not None and given.data is not None:
+        resolved, own = _begun(table, name, given, copied=copied)
+        if there is not None and there.task["content"] != resolved.task["content"]:
+            raise BadInput(
+                f"model or data are not those of the run in {resumed}: its data or its first weights are others; give the same "
+                "again, or leave out what the folder keeps"
+            )
+        return resolved, own
+    if there is None or resumed is None:
+        raise BadInput(
+            "give both model and data to train your own model, or neither to train the task that the spec names"
+        )
+    resolved = resolve({**table, "task": there.task}, name)
+    if (resumed / SEAL).is_file():
+        return resolved, None  # it is finished, and needs nothing any more
+    return resolved, reopened(resumed, resolved, trust, replace(given, data=_arrays(given.data)))
+
+
+def _begun(table: dict[str, Any], name: str, given: Given, *, copied: bool) -> tuple[Spec, Own]:
+    """Spec and task of model and data that were both given."""
+    file = str(Path(given.data).resolve()) if isinstance(given.data, str | Path) else ""
+    recipe = own_task(given.model, _arrays(given.data), scores=given.loss is None)
+    resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, own_task="?")
+    task = recipe(resolved.seed)
+    own = brought(task, given, file=file, copied=copied)
+    loss = {} if given.loss is None else {"loss": getattr(given.loss, "__name__", type(given.loss).__name__)}
+    return replace(resolved, task={"use": "own", "content": content(task, resolved.seed), **loss}), own
+
+
+def _own_in(folder: Path | None) -> Spec | None:
+    """The spec of the run in this folder, if it is one of an own model."""
+    if folder is None or not (folder / "spec.toml").is_file():
+        return None
+    found = load_spec(folder / "spec.toml")
+    return found if is_own(found) else None
+
+
+def _arrays(data: Any) -> Any:
+    return read_arrays(data) if isinstance(data, str | Path) else data
+
+
+def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
+    """A run of which nothing is written."""
+    setup = assemble(spec, own.task if own else None)
+    journal, events = journals.in_memory(), list[Event]()
+    with executing(setup) as execute:
+        done = simulate(
+            setup.plan, setup.world, execute,
+            journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear,
+        )  # fmt: skip
+    params = done.state.server.params
+    metrics = {**judged(own, params, summary(events)), "digest": journal.digest, "spec_digest": spec.digest}
+    return Result(metrics, params, events, None, lambda: setup.world)
+
+
+def _read(done: Finished) -> Result:
+    params = load_tree(done.out / "model.safetensors")[0]
+    return Result(done.metrics, params, done.events, done.out, lambda: _world_of(done))
+
+
+def _world_of(done: Finished) -> World | None:
+    """The world of a run's folder, built again; None if something that it needs is not here."""
+    try:
+        own = reopened(done.out, done.spec)
+        return assemble(done.spec, own.task if own else None).world
+    except FedFleetError:
+        return None

@@ -204,14 +204,26 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss instead of cross-entropy: `of(outputs, labels)` gives one value per sample, or, if `joint`, one for all of them."""
+
+    of: Callable[[Any, Any], Any]
+    joint: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central."""
+    """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central.
+
+    Models are trained and judged by cross-entropy, or by `loss`.
+    """
 
     name: str
     dataset: Dataset
     holdout: Ints
     build: Callable[[], Any]
     init: Callable[[int], Tree]
+    loss: Loss | None = None
 
 
 @dataclass(frozen=True, slots=True)

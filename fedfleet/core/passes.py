@@ -112,12 +112,14 @@ class Second:
 class Batch:
     """One step's samples as an objective sees them: inputs, labels, and the mean over each client's real samples.
 
-    `mean(values)` takes one value per sample and gives one per client; padding never counts.
+    `mean(values)` takes one value per sample and gives one per client; padding never counts. `apart(function, outputs)` calls
+    function(outputs, labels) for each client's real samples alone, for functions that give one value for all samples.
     """
 
     x: Any
     y: Any
     mean: Callable[[Any], Any]
+    apart: Callable[[Callable[[Any, Any], Any], Any], Any]
 
 
 # (forward, params, second, carried, batch) -> one loss per client. `forward(params, x)` gives logits; `second` holds the parameters

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from fedfleet.core.commands import Command, Gather
-from fedfleet.core.errors import RunFailed
+from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
     Event,
+    ModelCommitted,
     Outcome,
     Probed,
     ReportsGathered,
@@ -30,7 +32,15 @@ from fedfleet.engine.state import Reaction, RunState
 
 _FACTS = (CandidatesSeen, Probed, TaskArrived, TaskLost, TimerFired, ReportsGathered, Evaluated)
 T = TypeVar("T")
-Regather = Callable[[Gather, float], ReportsGathered]
+Regather = Callable[[Gather, ReportsGathered], ReportsGathered]
+
+
+class Contradiction(RunFailed):
+    """An event of a record that cannot have happened, or does not follow; `at` is its place in the record."""
+
+    def __init__(self, at: int, text: str) -> None:
+        super().__init__(text)
+        self.at = at
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +63,19 @@ def replay(
     carry: Callable[[Command], None],
     *,
     start: RunState | None = None,
+    models: bool = True,
 ) -> Replayed:
-    """Run the coordinator on recorded facts; the first outcome that differs from the record is an error.
+    """Run the coordinator on recorded facts; the first outcome that differs from the record is a `Contradiction`.
 
     The journal keeps who was picked, not the roster, so that the pick is read from the record instead of made again.
-    `regather` gives the aggregate of a commit: from what was kept, or by training again; `carry` sees all other commands.
-    With `start`, the events are those that followed this state.
+    `regather` gives the aggregate of a commit: from what was kept, or by training again; `carry` sees all other commands,
+    each before the fact that answers it. With `start`, the events are those that followed this state. Without `models`, names of
+    models are believed: whoever makes no models cannot know them.
     """
     log = list(events)
-    recorded: Iterator[Outcome] = (e for e in log if not isinstance(e, _FACTS))
+    recorded: Iterator[tuple[int, Outcome]] = ((i, e) for i, e in enumerate(log) if not isinstance(e, _FACTS))
     state, outcomes, commands = begin(plan) if start is None else Reaction(start, (), pending(plan, start))
-    rechecked, facts = _recheck(outcomes, recorded), 0
+    rechecked, facts = _recheck(outcomes, recorded, models), 0
     asked: Gather | None = None
     for i, event in enumerate(log):
         if not isinstance(event, _FACTS):
@@ -75,25 +87,34 @@ def replay(
                 carry(command)
         commands = ()
         fact, told = event, plan
-        if isinstance(fact, CandidatesSeen | Probed):
-            if plan.choose.probe is not None and _says_nothing_more(log, i):
-                continue  # whom it would have probed is not known: the runtime has to ask again
-            fact, told = _scripted(plan, log, i, keys, sizes(state.book.round))
-        elif isinstance(fact, ReportsGathered):
-            if asked is None:
-                raise RunFailed(
-                    f"the journal gathers reports at time {fact.time}, but the coordinator did not ask for them"
-                )
-            fact, asked = regather(asked, fact.time), None
-        state, outcomes, commands = step(told, state, fact)
-        rechecked += _recheck(outcomes, recorded)
+        if isinstance(fact, CandidatesSeen | Probed) and plan.choose.probe is not None and _says_nothing_more(log, i):
+            continue  # whom it would have probed is not known: the runtime has to ask again
+        with _contradicting(i, event):
+            if isinstance(fact, CandidatesSeen | Probed):
+                fact, told = _scripted(plan, log, i, keys, sizes(state.book.round))
+            elif isinstance(fact, ReportsGathered):
+                if asked is None:
+                    raise RunFailed("the coordinator did not ask for reports")
+                fact, asked = regather(asked, fact), None
+            state, outcomes, commands = step(told, state, fact)
+        rechecked += _recheck(outcomes, recorded, models)
         facts += 1
     extra = next(recorded, None)
     if extra is not None:
-        raise RunFailed(
-            f"the journal holds {type(extra).__name__} at time {extra.time}, which does not follow from its facts"
-        )
+        raise Contradiction(extra[0], f"{_brief(extra[1])} does not follow from the facts before it")
     return Replayed(state, facts, rechecked, state.book.version, pending(plan, state))
+
+
+@contextmanager
+def _contradicting(at: int, event: Event) -> Generator[None]:
+    """Whatever goes wrong inside says that this fact cannot have happened."""
+    try:
+        yield
+    except (Contradiction, BadInput):  # what is lacking here is no fault of the record
+        raise
+    except Exception as wrong:  # falsified facts can make any part fail in any way
+        text = str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"
+        raise Contradiction(at, f"{_brief(event)} cannot have happened: {text}") from wrong
 
 
 def _says_nothing_more(log: list[Event], i: int) -> bool:
@@ -135,22 +156,25 @@ def _always(answer: T) -> Callable[[State, Roster, int, Draw], T]:
     return say
 
 
-def _recheck(outcomes: tuple[Outcome, ...], recorded: Iterator[Outcome]) -> int:
+def _recheck(outcomes: tuple[Outcome, ...], recorded: Iterator[tuple[int, Outcome]], models: bool) -> int:
     for outcome in outcomes:
-        other = next(recorded, None)
+        at, other = next(recorded, (-1, None))
         if other is None:
-            raise RunFailed(
-                f"{type(outcome).__name__} at time {outcome.time} follows from the facts, but the journal ends before"
+            raise Contradiction(
+                -1,
+                f"{type(outcome).__name__} at time {outcome.time} follows from the facts, but the journal ends before",
             )
-        if type(other) is not type(outcome) or not _same(outcome, other):
-            raise RunFailed(
-                f"the journal says {_brief(other)}, but {_brief(outcome)} follows from its facts: not this run, or changed"
-            )
+        if not _same(outcome, other, models):
+            raise Contradiction(at, f"the journal says {_brief(other)}, but {_brief(outcome)} follows from its facts")
     return len(outcomes)
 
 
-def _same(a: Outcome, b: Outcome) -> bool:
-    return all(_equal(getattr(a, f.name), getattr(b, f.name)) for f in fields(a) if f.compare)
+def _same(a: Outcome, b: Outcome, models: bool) -> bool:
+    if type(a) is not type(b):
+        return False
+    believed = () if models else ("model_hash",)
+    names = [f.name for f in fields(a) if f.compare and not (isinstance(a, ModelCommitted) and f.name in believed)]
+    return all(_equal(getattr(a, name), getattr(b, name)) for name in names)
 
 
 def _equal(x: object, y: object) -> bool:

@@ -53,11 +53,16 @@ def convergence_time(log: Iterable[Event]) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class ClientAccuracy:
-    """Accuracy over clients: weighted by samples, the 10th-percentile client, and the standard deviation."""
+    """Accuracy over clients, each on its own test data.
+
+    `mean` is weighted by samples; `bottom10` is the 10th-percentile client, at the edge of the worst tenth; `worst10_mean` is the
+    mean of the worst tenth itself (of as many clients as a tenth, rounded up), which lies below; `std` counts clients alike.
+    """
 
     mean: float
     bottom10: float
     std: float
+    worst10_mean: float
 
 
 def client_accuracy(log: Iterable[Event]) -> ClientAccuracy | None:
@@ -70,4 +75,5 @@ def client_accuracy(log: Iterable[Event]) -> ClientAccuracy | None:
         return None
     share = last.correct / last.total
     mean = float(last.correct.sum() / last.total.sum())
-    return ClientAccuracy(mean, float(np.percentile(share, 10)), float(share.std()))
+    worst = np.sort(share)[: -(-len(share) // 10)]
+    return ClientAccuracy(mean, float(np.percentile(share, 10)), float(share.std()), float(worst.mean()))

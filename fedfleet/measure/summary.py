@@ -38,6 +38,7 @@ def summary(log: Sequence[Event], tasks: Tasks | None = None) -> dict[str, Any]:
         "loss": float(curve.loss[-1]) if len(curve.loss) else None,
         "accuracy_clients": own.mean if own else None,
         "accuracy_bottom10": own.bottom10 if own else None,
+        "accuracy_worst10_mean": own.worst10_mean if own else None,
         "accuracy_std": own.std if own else None,
         "virtual_seconds": seconds,
         "convergence_seconds": converged,

@@ -1,133 +1,206 @@
-"""Auditing a run: replay its journal and verify each committed model by its content hash."""
+"""Auditing: derive the journal of a run again, and name the first row that lies.
+
+A simulation is run again, in full: its rosters, picks, arrivals, models and scores all follow from its spec. Where nothing can or
+should be trained, the simulation runs on and believes the record in what only training tells; where even times follow from training
+(edges, codecs priced by value) or picks from it (selectors that learn), the coordinator alone is run on the recorded facts. So it
+is with a served run, whose facts nobody can derive: its models are made again from the aggregates that were kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from safetensors import SafetensorError
 
-from fedfleet.core import folding
-from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.commands import Command, Evaluate, Gather, Probe
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import Event, ReportsGathered
+from fedfleet.core.events import Evaluated, Event, ReportRejected, ReportsGathered
+from fedfleet.core.folding import Fold, Folding
 from fedfleet.core.parts import Executor, Plan, World
-from fedfleet.core.records import Rejected, Report, ServerState
-from fedfleet.engine.replay import Replayed, replay
-from fedfleet.runtime.acting import carry_out
-from fedfleet.runtime.folder import load_tree, save_tree
-from fedfleet.runtime.gather import gather, jobs_for
+from fedfleet.core.records import Context, Rejected, Report
+from fedfleet.core.trees import Tree
+from fedfleet.engine.replay import Contradiction, Regather, replay
+from fedfleet.runtime.aggregates import load_aggregate
+from fedfleet.runtime.gather import evaluate
 from fedfleet.runtime.memory import ClientMemory
+from fedfleet.runtime.record import Enough, Lie, Numbered, Record
+from fedfleet.runtime.rows import decode_numbered, spans
+from fedfleet.runtime.simulate import Simulation, drive, fresh
 
-_AGGREGATE, _STATS = "aggregate/", "stats/"  # how the arrays of a kept gathering are named
+TRAINED = ("models", "scores", "losses")
+WORLD = ("rosters", "picks", "arrivals")
+
+
+def _nobody(work: Sequence[Any]) -> NoReturn:
+    raise AssertionError(f"nothing should be trained or tried, but {len(work)} jobs were given")
+
+
+NOBODY = Executor("nobody", _nobody, _nobody)
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What a replay found, and where its aggregates came from."""
+    """What was derived again and agrees with the record, and what was believed; the parameters where they were made again."""
 
-    replayed: Replayed
-    source: str
+    events: int
+    commits: int
+    verified: tuple[str, ...]
+    believed: tuple[str, ...]
+    params: Tree | None = None
+
+
+def run_again(plan: Plan, world: World, execute: Executor, rows: Sequence[Numbered], *, eager: bool = False) -> Audit:
+    """Everything derived from the plan and its world: simulate, and compare row by row."""
+    record = Record(rows, models=True)
+    params = _follow(record, fresh(plan, world, execute, eager=eager))
+    return Audit(record.events, record.commits, ("decisions", *WORLD, *TRAINED), (), params)
+
+
+def decide_again(plan: Plan, world: World, rows: Sequence[Numbered]) -> Audit:
+    """Everything derived that needs no training; what training tells is believed."""
+    plan = without_learning(plan)
+    if plan.choose.learn is not None or plan.algorithm.priced_by_value:
+        log = _read(rows)
+        return _facts_followed(plan, world, log, _believing(log.events))
+    record, start = Record(rows, models=False), fresh(plan, world, NOBODY)
+    sim = Recalling(plan, world, NOBODY, eager=False, state=start.state, busy=start.busy, record=record)
+    _follow(record, sim)
+    return Audit(record.events, record.commits, ("decisions", *WORLD), TRAINED)
+
+
+def follow_served(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
+    """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed.
+
+    Without an executor the scores of the models are believed too.
+    """
+    gathered = 0
+
+    def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
+        nonlocal gathered
+        gathered += 1
+        kept = load_aggregate(plan, folder, command.server, gathered - 1, fact.time)
+        if spans(kept.tasks) != spans(fact.tasks):
+            raise RunFailed("the kept aggregate is of other reports")
+        return kept
+
+    found = _facts_followed(plan, world, _read(rows), regather, execute, models=True)
+    trained = ("models", "scores") if execute is not None else ("models",)
+    believed = ("aggregates", "losses", *WORLD, *(() if execute is not None else ("scores",)))
+    return replace(found, verified=("decisions", *trained), believed=believed)
+
+
+def without_learning(plan: Plan) -> Plan:
+    """The same decisions with an algorithm that folds nothing and leaves its model as it was."""
+    nothing = Fold(plan.algorithm.fold.like, combine=lambda inside: {})
+    return replace(plan, algorithm=replace(plan.algorithm, fold=nothing, apply=lambda server, aggregate: server))
+
+
+def _folded(fact: ReportsGathered) -> ReportsGathered:
+    """A gathering as it was recorded, with something for `without_learning` to fold."""
+    stand_in = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
+    return replace(fact, aggregate=stand_in if len(fact.tasks) else None, stats={})
+
+
+def _believing(events: list[Event]) -> Regather:
+    """Gatherings as they were recorded, with the refusals that follow them."""
+    refused = {e.task: Rejected(e.task, e.client, e.reason) for e in events if isinstance(e, ReportRejected)}
+
+    def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
+        gone = sorted(set(command.tasks) - set(fact.tasks.tolist()))
+        if set(fact.tasks.tolist()) - set(command.tasks) or not refused.keys() >= set(gone):
+            raise RunFailed("other reports had arrived")
+        return replace(_folded(fact), rejected=tuple(refused[task] for task in gone))
+
+    return regather
 
 
 @dataclass(slots=True)
-class Auditor:
-    """Carries out again what decides an aggregate, and leaves the rest to the record."""
+class Recalling(Simulation):
+    """A simulation that trains nothing: what only training tells is read from the record."""
 
-    plan: Plan
-    world: World
-    execute: Executor
-    kept: Path | None  # the folder with the aggregates, where they were kept
-    gathered: int = 0
-    memory: ClientMemory = field(default_factory=ClientMemory)
-    held: dict[int, Report] = field(default_factory=dict)
-
-    @property
-    def eager(self) -> bool:
-        """Whether reports are trained when they are sent, as the simulation did."""
-        return self.plan.algorithm.priced_by_value and self.kept is None
-
-    def find(self, command: FindCandidates) -> None:
-        """The record says who was picked."""
-
-    def probe(self, command: Probe) -> None:
-        """The record says what was answered."""
-
-    def wake(self, command: WakeAt) -> None:
-        """The record says when timers fired."""
-
-    def evaluate(self, command: Evaluate) -> None:
-        """The record says how the model did."""
-
-    def finish(self, command: Finish) -> None:
-        """Nothing is left to do."""
+    record: Record = field(kw_only=True)
 
     def gather(self, command: Gather) -> None:
-        """Replay asks for aggregates itself, with `regather`."""
-        raise AssertionError(f"replay gathers {len(command.tasks)} reports itself")
+        """Which reports could be folded is believed, but they must be among those that arrived."""
+        fact = self.record.gathered(self.state.book.now)
+        told = sorted([*fact.tasks.tolist(), *(r.task for r in fact.rejected)])
+        if told != sorted(command.tasks):
+            raise Lie(self.record.number, f"it gathers the tasks {spans(fact.tasks)!r}, but others had arrived")
+        self.facts.append(_folded(fact))
 
-    def send(self, command: Send) -> None:
-        """Note what clients remember; edges are weighed against all of their wave, so that it is trained at once."""
-        wave = command.wave
-        self.memory.lend(wave)
-        if self.eager:
-            tasks = range(wave.first, wave.first + len(wave))
-            jobs = jobs_for(self.plan, self.world, self.memory, tasks, [wave] * len(wave))
-            self.held.update((report.task, report) for report in self.execute.train(jobs))
+    def evaluate(self, command: Evaluate) -> None:
+        """Scores are believed."""
+        self.facts.append(self.record.evaluated(self.state.book.now, command.version))
 
-    def forget(self, command: Forget) -> None:
-        """Dropped tasks leave no report, and what their clients remember stays as it was."""
-        for task in command.tasks.tolist():
-            self.memory.take_back(task)
-            self.held.pop(task, None)
-
-    def regather(self, command: Gather, now: float) -> ReportsGathered:
-        """The aggregate of a commit: as it was kept, or trained again."""
-        number, self.gathered = self.gathered, self.gathered + 1
-        if self.kept is not None:
-            return load_aggregate(self.plan, self.kept, command.server, number, now)
-        reports = [self.held.pop(task) for task in command.tasks] if self.eager else None
-        return gather(self.plan, self.world, self.execute, self.memory, command, now, reports)
+    def probe(self, command: Probe) -> None:
+        """Losses are believed; everything else follows from the world."""
+        if command.stat != "loss":
+            Simulation.probe(self, command)
+            return
+        fact = self.record.probed(self.state.book.now)
+        if fact.stat != command.stat or not np.array_equal(fact.clients, command.clients):
+            raise Lie(self.record.number, "other clients are probed in the run")
+        self.facts.append(fact)
 
 
-def audit(plan: Plan, world: World, execute: Executor, events: Iterable[Event], folder: Path | None = None) -> Audit:
-    """Replay the events; aggregates come from the folder where they were kept, else from training again inline."""
-    kept = folder if folder is not None and (folder / "aggregates").is_dir() else None
-    auditor = Auditor(plan, world, execute, kept)
+def _follow(record: Record, sim: Simulation) -> Tree:
+    """Let a simulation tell the record its events; the parameters where the record ends."""
+    try:
+        drive(sim, record.hear)
+        record.check_end()
+    except Enough:  # the run was still going on
+        pass
+    return sim.state.server.params
+
+
+class Log(NamedTuple):
+    """The events of a journal, and the number of the first row of each."""
+
+    numbers: list[int]
+    events: list[Event]
+
+
+def _read(rows: Sequence[Numbered]) -> Log:
+    try:
+        pairs = list(decode_numbered(rows))
+    except ValueError as wrong:
+        raise RunFailed(f"the journal lies: {wrong}") from None
+    return Log([number for number, _ in pairs], [event for _, event in pairs])
+
+
+def _facts_followed(
+    plan: Plan, world: World, log: Log, regather: Regather, execute: Executor | None = None, *, models: bool = False
+) -> Audit:
+    """The coordinator on recorded facts; with an executor, every model is evaluated again."""
+    scores = iter([(n, e) for n, e in zip(*log, strict=True) if isinstance(e, Evaluated)])
 
     def carry(command: Command) -> None:
-        carry_out(auditor, command)
+        if isinstance(command, Evaluate):
+            number, said = next(scores, (0, None))
+            if execute is not None and said is not None:
+                _check_score(number, said, evaluate(plan, world, execute, ClientMemory(), command, said.time))
 
-    found = replay(plan, events, world.keys, world.data.sizes, auditor.regather, carry)
-    return Audit(found, "training again" if kept is None else "kept aggregates")
-
-
-def keep_aggregate(folder: Path, number: int, fact: ReportsGathered) -> None:
-    """Keep what the n-th gathering brought, so that a replay needs no client: the aggregate, and the statistics."""
-    (folder / "aggregates").mkdir(exist_ok=True)
-    tree = {} if fact.aggregate is None else folding.save(fact.aggregate)
-    named = {f"{_AGGREGATE}{n}": v for n, v in tree.items()} | {f"{_STATS}{n}": v for n, v in fact.stats.items()}
-    meta = {"tasks": fact.tasks.tolist(), "rejected": [[r.task, r.client, r.reason] for r in fact.rejected]}
-    save_tree(_path(folder, number), named, meta)
-
-
-def load_aggregate(plan: Plan, folder: Path, server: ServerState, number: int, now: float) -> ReportsGathered:
-    """What the n-th gathering brought, as it was kept."""
     try:
-        named, meta = load_tree(_path(folder, number))
-    except (OSError, SafetensorError) as wrong:
-        raise RunFailed(f"the aggregate {_path(folder, number)} is missing or damaged: {wrong}") from None
-    tasks = np.array(meta["tasks"], np.int64)
-    rejected = tuple(Rejected(task, client, reason) for task, client, reason in meta["rejected"])
-    tree, stats = (
-        {n.removeprefix(prefix): v for n, v in named.items() if n.startswith(prefix)} for prefix in (_AGGREGATE, _STATS)
-    )
-    return ReportsGathered(
-        now, folding.load(plan.algorithm.fold, server, tree) if len(tasks) else None, tasks, stats, rejected
+        found = replay(plan, log.events, world.keys, world.data.sizes, regather, carry, models=models)
+    except Contradiction as wrong:
+        raise Lie(log.numbers[wrong.at] if wrong.at >= 0 else 0, str(wrong)) from wrong
+    return Audit(
+        len(log.events),
+        found.commits,
+        ("decisions",),
+        (*TRAINED, *WORLD),
+        found.state.server.params if models else None,
     )
 
 
-def _path(folder: Path, number: int) -> Path:
-    return folder / "aggregates" / f"{number:08d}.safetensors"
+def _check_score(number: int, said: Evaluated, found: Evaluated) -> None:
+    """Compare what a model was said to score with what it scores."""
+    for name in ("version", "correct", "total"):
+        if getattr(said, name) != getattr(found, name):
+            raise Lie(number, f"{name} is {getattr(said, name)}, but {getattr(found, name)} follows from the model")
+    ours, theirs = (None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (found, said))
+    if ours != theirs:
+        raise Lie(number, "the scores of clients are not those of the model")

@@ -8,22 +8,29 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrived
+from fedfleet.runtime.chain import Chain, Checked, check
 from fedfleet.runtime.rows import COLUMNS, Kind, Row, Values, decode, digested, encode, encode_arrival
 
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
-_FORMAT = 2
+_FORMAT = 3
 _BATCH = 8192
 _INSERT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY seq"
+_LINKS = "SELECT seq, link FROM links ORDER BY seq"
+_NUMBERED = f"SELECT seq, {', '.join(COLUMNS)} FROM events ORDER BY seq"
 
 
 class Journal:
     """An open journal. It is a resource: close it. `digest` and `position` cover everything appended so far.
 
+    Rows reach the disk together with the links that seal them (`runtime.chain`): one per batch, and one per commit.
     Naming a large model takes milliseconds, in which the run can go on: one thread beside it finds the name out, and what
     was appended behind it waits in order. Whoever needs the rows (`flush`, `digest`, `position`, `close`) waits too.
     """
@@ -32,8 +39,8 @@ class Journal:
         self._db = connection
         self._path = path
         self._rows: list[Values] = []
-        self._hash = hashlib.sha256()
-        self._position = 0
+        self._links: list[tuple[int, bytes]] = []
+        self._chain = Chain(_identity(connection))
         self._behind: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
         self._name: Future[str] | None = None
         self._thread: ThreadPoolExecutor | None = None
@@ -44,13 +51,13 @@ class Journal:
             self._behind += events
             self._catch_up(wait=len(self._behind) > _BATCH)
             return
-        rows = self._rows
+        rows, chain = self._rows, self._chain
         for event in events:
             if type(event) is TaskArrived and not self._behind:  # half of all rows
                 row, data = encode_arrival(event)
                 rows.append(row)
-                self._position += 1
-                self._hash.update(data)
+                chain.rows += 1
+                chain.digest.update(data)
             elif self._behind or (type(event) is ModelCommitted and self._must_wait(event)):
                 self._behind.append(event)
             else:
@@ -72,39 +79,61 @@ class Journal:
     def digest(self) -> str:
         """SHA-256 of the digested events: the name of the run."""
         self._catch_up(wait=True)
-        return self._hash.hexdigest()
+        return self._chain.digest.hexdigest()
 
     @property
     def position(self) -> int:
         """How many rows there are."""
         self._catch_up(wait=True)
-        return self._position
+        return self._chain.rows
+
+    @property
+    def link(self) -> str:
+        """The last link, over everything that was flushed."""
+        return self._chain.link.hex()
 
     def truncate(self, position: int) -> None:
-        """Forget what came after this many rows, and take the digest up from what remains."""
+        """Forget what came after this many rows, and take digest and chain up from what remains."""
         self.flush()
-        with self._db:
-            self._db.execute("DELETE FROM events WHERE seq > ?", (position,))
-        self._hash = hashlib.sha256()
-        self._position = 0
-        for row in self._db.execute(_SELECT):
-            self._hash.update(digested(row))
-            self._position += 1
+        try:
+            with self._db:
+                self._db.execute("DELETE FROM events WHERE seq > ?", (position,))
+                self._db.execute("DELETE FROM links WHERE seq > ?", (position,))
+            chain, links = Chain(_identity(self._db)), {seq for seq, _ in self._db.execute(_LINKS)}
+            for row in self._db.execute(_SELECT):
+                chain.take(row, digested(row))
+                if chain.rows in links:
+                    chain.close()
+        except sqlite3.Error as wrong:
+            raise self._cannot_write(wrong) from wrong
+        self._chain = chain
 
     def close(self) -> None:
-        """Flush and close."""
+        """Flush and close; what is left is one file, which can be read on read-only ground."""
         try:
             self.flush()
         finally:
             if self._thread is not None:
                 self._thread.shutdown()
+            with suppress(sqlite3.Error):  # a reader may still hold on to it: then it stays as it is
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
             self._db.close()
 
     def _write(self, event: Event) -> None:
         new, data = encode(event)
         self._rows += new
-        self._position += len(new)
-        self._hash.update(data)
+        if len(new) == 1:
+            self._chain.take(new[0], data)
+        else:  # rows of events that have several hold no notes
+            self._chain.rows += len(new)
+            self._chain.digest.update(data)
+        if type(event) is ModelCommitted:
+            self._close_link()
+
+    def _close_link(self) -> None:
+        link = self._chain.close()
+        self._links.append((self._chain.linked, link))
 
     def _must_wait(self, event: ModelCommitted) -> bool:
         """Whether the name of this model is still unknown; then the thread begins to find it out."""
@@ -126,8 +155,9 @@ class Journal:
                 self._name = None
             first = behind[0]
             if isinstance(first, str):
-                self._rows.append(Row(0.0, Kind.NOTE, note=first))
-                self._position += 1
+                remark = Row(0.0, Kind.NOTE, note=first)
+                self._rows.append(remark)
+                self._chain.take(remark, digested(remark))
             elif isinstance(first, ModelCommitted) and self._must_wait(first):
                 continue
             else:
@@ -139,45 +169,70 @@ class Journal:
     def _store(self) -> None:
         if not self._rows:
             return
+        if self._chain.linked < self._chain.rows:
+            self._close_link()
         try:
             with self._db:
                 self._db.executemany(_INSERT, self._rows)
+                self._db.executemany("INSERT INTO links (seq, link) VALUES (?, ?)", self._links)
         except sqlite3.Error as wrong:
-            raise RunFailed(
-                f"the journal {self._path} cannot be written ({wrong}); free some space, then resume"
-            ) from wrong
+            raise self._cannot_write(wrong) from wrong
         self._rows.clear()
+        self._links.clear()
+
+    def _cannot_write(self, wrong: sqlite3.Error) -> RunFailed:
+        return RunFailed(f"the journal {self._path} cannot be written ({wrong}); free some space, then resume")
 
 
 def in_memory() -> Journal:
     """A journal that lives as long as the process, for its digest."""
     db = sqlite3.connect(":memory:")
-    _make_schema(db)
+    _make_schema(db, "")
     return Journal(db, Path(":memory:"))
 
 
-def create(path: Path) -> Journal:
-    """A new, empty journal; it appears under its name only when it is whole."""
-    draft = path.with_name(path.name + ".part")
+def create(path: Path, identity: str = "", rows: Iterable[Values] = (), links: Iterable[int] = ()) -> Journal:
+    """A new journal; it appears under its name only when it is whole.
+
+    `identity` is what the chain begins with. `rows` are those of a damaged journal up to where it is sound, with links after
+    these numbers of them.
+    """
+    draft, beside = path.with_name(path.name + ".part"), (f"{path.name}-wal", f"{path.name}-shm")
     try:
         draft.unlink(missing_ok=True)
         db = sqlite3.connect(draft)
-        _make_schema(db)
+        _make_schema(db, identity)
+        _fill(db, Chain(identity), rows, set(links))
         db.close()
+        for name in beside:  # they belonged to the journal that this one replaces
+            (path.parent / name).unlink(missing_ok=True)
         draft.replace(path)
     except (sqlite3.Error, OSError) as wrong:
         raise BadInput(f"the journal {path} cannot be made ({wrong}); choose a folder that can be written") from None
     return reopen(path)
 
 
+def _fill(db: sqlite3.Connection, chain: Chain, rows: Iterable[Values], links: set[int]) -> None:
+    with db:
+        for row in rows:
+            db.execute(_INSERT, row)
+            chain.take(row, digested(row))
+            if chain.rows in links:
+                db.execute("INSERT INTO links (seq, link) VALUES (?, ?)", (chain.rows, chain.close()))
+
+
 def reopen(path: Path) -> Journal:
     """An existing journal, to go on writing; truncate it to the checkpoint first."""
     db = _open(path, "rw")
-    db.execute("PRAGMA journal_mode = WAL")
-    return Journal(db, path)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        return Journal(db, path)
+    except sqlite3.Error as wrong:
+        db.close()
+        raise RunFailed(f"the journal {path} cannot be written ({wrong}); free some space, then resume") from wrong
 
 
-def _make_schema(db: sqlite3.Connection) -> None:
+def _make_schema(db: sqlite3.Connection, identity: str) -> None:
     with db:
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {_FORMAT}")
@@ -185,6 +240,16 @@ def _make_schema(db: sqlite3.Connection) -> None:
             "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL, kind INTEGER, round INTEGER, version INTEGER, "
             "task INTEGER, client INTEGER, a REAL, b REAL, body TEXT, note TEXT)"
         )
+        db.execute("CREATE TABLE links (seq INTEGER PRIMARY KEY, link BLOB)")
+        db.execute("CREATE TABLE about (identity TEXT)")
+        db.execute("INSERT INTO about VALUES (?)", (identity,))
+
+
+def _identity(db: sqlite3.Connection) -> str:
+    found = db.execute("SELECT identity FROM about").fetchall()
+    if len(found) != 1 or not isinstance(found[0][0], str):
+        raise sqlite3.DatabaseError("it does not say whose journal it is")
+    return found[0][0]
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -192,13 +257,56 @@ def read(path: Path) -> Iterator[Event]:
     return decode(rows_of(path))
 
 
-def rows_of(path: Path) -> Iterable[Values]:
+def rows_of(path: Path) -> Iterator[Values]:
     """The raw rows of a journal."""
+    with _reading(path) as db:
+        yield from db.execute(_SELECT)
+
+
+def numbered_rows(path: Path) -> list[tuple[int, Values]]:
+    """The rows of a journal with their numbers, as far as they can be read: `checked` says whether that is all."""
+    with _reading(path) as db:
+        return list(_until_damaged(db, []))
+
+
+def checked(path: Path) -> Checked:
+    """How far the stored rows hold against their links; damage of the file itself is a fault like any other."""
+    with _reading(path) as db:
+        db.execute("BEGIN")  # rows and links of one moment, also while a run is writing
+        fault: list[str] = []
+        found = check(_identity(db), _until_damaged(db, fault), dict(db.execute(_LINKS)))
+        return replace(found, fault=f"it is damaged after row {found.rows}: {fault[0]}") if fault else found
+
+
+def identity_of(path: Path) -> str:
+    """What the chain of a stored journal begins with."""
+    with _reading(path) as db:
+        return _identity(db)
+
+
+def salvaged(path: Path, position: int, links: Iterable[int]) -> Journal:
+    """A damaged journal written anew up to where it is sound, ready to go on."""
+    with _reading(path) as db:
+        identity = _identity(db)
+        rows = list(islice(db.execute(_SELECT), position)) if position else []
+    return create(path, identity, rows, (n for n in links if n <= position))
+
+
+def _until_damaged(db: sqlite3.Connection, fault: list[str]) -> Iterator[tuple[int, Values]]:
+    try:
+        for number, *row in db.execute(_NUMBERED):
+            yield number, tuple(row)  # pyright: ignore[reportReturnType]
+    except (sqlite3.Error, UnicodeError) as wrong:
+        fault.append(str(wrong))
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     # A reader that may write tidies the WAL files away behind it; on read-only ground nothing can change under us.
     db = _open(path, "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
     try:
-        yield from db.execute(_SELECT)
-    except sqlite3.Error as wrong:
+        yield db
+    except (sqlite3.Error, UnicodeError) as wrong:
         raise BadInput(f"{path} is damaged: {wrong}") from None
     finally:
         db.close()

@@ -237,6 +237,12 @@ class ClientMemory:
         self.own = _rows(arrays, "memory/", meta["slots"], known)
         self.lent = _rows(arrays, "lent/", meta["slots"], known)
 
+    def check(self) -> None:
+        """Read every record once, so that damage is found before anything is trained from it."""
+        for held in self._living():
+            if held.place is not None and self.file is not None:
+                self.file.read(held.place)
+
     def release(self, generations: Iterable[int]) -> None:
         """Only these generations are still referred to by checkpoints, and the present one."""
         if self.folder is None or self.file is None:

@@ -7,6 +7,7 @@ import json
 import math
 import struct
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from typing import Any, NamedTuple, assert_never
 
@@ -90,6 +91,32 @@ def digested(row: Values) -> bytes:
         return b""
     text = b"" if body is None else body.encode()
     return _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(text)) + text
+
+
+KIND_NAMES = {
+    number: name.lower() for name, number in vars(Kind).items() if not name.startswith("_") and isinstance(number, int)
+}
+
+
+def described(row: Values) -> str:
+    """What kind of row this is, and when, in a few words."""
+    kind = KIND_NAMES.get(row[1], f"of the unknown kind {row[1]!r}")
+    about = [f"{name} {value}" for name, value in (("task", row[4]), ("client", row[5])) if value]
+    return " ".join([f"{kind} at time {row[0]}", *about])
+
+
+def undigested(row: Values) -> bytes:
+    """The bytes of a row that the digest leaves out, for the chain: its note, and of a remark everything."""
+    note = row[9]
+    if note is None and row[1] != Kind.NOTE:
+        return b""
+    text = b"" if note is None else note.encode()
+    if row[1] != Kind.NOTE:
+        return len(text).to_bytes(8, "little") + text
+    time, kind, round_, version, task, client, a, b, body, _ = row
+    inside = b"" if body is None else body.encode()
+    whole = _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(inside))
+    return whole + inside + len(text).to_bytes(8, "little") + text
 
 
 def _number(value: float | None) -> float:
@@ -193,20 +220,39 @@ def _encode_many(
 
 def decode(rows: Iterable[Values]) -> Iterator[Event]:
     """Events from rows; tasks that went out or were dropped together come back together."""
+    return (event for _, event in decode_numbered(enumerate(rows, 1)))
 
-    def together(row: Row) -> tuple[Any, ...]:
+
+def decode_numbered(rows: Iterable[tuple[int, Values]]) -> Iterator[tuple[int, Event]]:
+    """Events from numbered rows, each with the number of its first row; a row that no run writes is a ValueError that names it."""
+
+    def together(pair: tuple[int, Row]) -> tuple[Any, ...]:
+        row = pair[1]
         return (row.kind, row.time, row.round) if row.kind in (Kind.SENT, Kind.DROPPED) else (row.kind,)
 
-    events = (row for row in map(Row._make, rows) if row.kind != Kind.NOTE)
+    events = ((number, Row._make(row)) for number, row in rows if row[1] != Kind.NOTE)
     for (kind, *_), group in groupby(events, key=together):
-        if kind == Kind.SENT:
-            yield _decode_sent(list(group))
-        elif kind == Kind.DROPPED:
-            gone = list(group)
-            tasks, clients = _ints([r.task for r in gone]), _ints([r.client for r in gone])
-            yield TasksDropped(gone[0].time, tasks, clients, np.array([_number(r.a) for r in gone]))
+        if kind in (Kind.SENT, Kind.DROPPED):
+            pairs = list(group)
+            with _readable(pairs[0][0]):
+                yield pairs[0][0], (_decode_sent if kind == Kind.SENT else _decode_dropped)([row for _, row in pairs])
         else:
-            yield from map(_decode_one, group)
+            for number, row in group:
+                with _readable(number):
+                    yield number, _decode_one(row)
+
+
+@contextmanager
+def _readable(number: int) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as wrong:
+        raise ValueError(f"row {number} holds what no run writes ({wrong})") from wrong
+
+
+def _decode_dropped(gone: list[Row]) -> TasksDropped:
+    tasks, clients = _ints([r.task for r in gone]), _ints([r.client for r in gone])
+    return TasksDropped(gone[0].time, tasks, clients, np.array([_number(r.a) for r in gone]))
 
 
 def _decode_sent(rows: list[Row]) -> TasksSent:

@@ -12,7 +12,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,6 +33,9 @@ from fedfleet.runtime.tracing import tracer
 
 # Within one instant tasks end first, then candidates are seen, then timers fire.
 ENDS, CANDIDATES, TIMER = range(3)
+
+
+Tell = Callable[[Sequence[Event]], None]
 
 
 class Keeper(Protocol):
@@ -121,6 +124,9 @@ class Simulation:
         self.queue.clear()
 
 
+Hear = Callable[[Simulation, Sequence[Event]], None]
+
+
 def simulate(
     plan: Plan,
     world: World,
@@ -131,25 +137,33 @@ def simulate(
     keeper: Keeper | None = None,
     resume: Simulation | None = None,
     memory: ClientMemory | None = None,
-    watch: Callable[[Sequence[Event]], None] | None = None,
+    watch: Tell | None = None,
+    hear: Hear | None = None,
 ) -> Simulation:
     """Run a plan in a world to its end, and return where it ended.
 
-    Events go to `journal` and, batch by batch, to `watch`; `keeper` may save a checkpoint after every settled step. `memory` says
-    where clients' memory is kept, if it matters.
+    Events go to `journal` and, batch by batch, to `watch`, and to `hear` with the simulation that they come from; `keeper` may
+    save a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters.
     """
-    sim, trace = resume or fresh(plan, world, execute, eager=eager, memory=memory), tracer()
-
-    listeners = [hear for hear in (journal.append if journal is not None else None, watch) if hear is not None]
-    if trace is not None:
-        listeners.append(lambda events: trace("event", events))
+    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory)
+    heard = None if hear is None else lambda events: hear(sim, events)
+    found = (journal.append if journal is not None else None, watch, heard)
+    listeners = [listener for listener in found if listener is not None]
 
     def tell_all(events: Sequence[Event]) -> None:
-        for hear in listeners:
-            hear(events)
+        for listener in listeners:
+            listener(events)
 
-    tell = listeners[0] if len(listeners) == 1 else tell_all  # the hot path: a call for every event
-    if resume is None:
+    # The hot path: a call for every event.
+    return drive(sim, listeners[0] if len(listeners) == 1 else tell_all, keeper=keeper, begun=resume is not None)
+
+
+def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, begun: bool = False) -> Simulation:
+    """Let a simulation happen to its end, from its first event unless it has `begun`; `tell` hears of everything."""
+    plan, trace = sim.plan, tracer()
+    if trace is not None:
+        tell = _traced(tell, trace)
+    if not begun:
         first = begin(plan)
         tell(first.outcomes)
         for command in first.commands:
@@ -168,6 +182,14 @@ def simulate(
         for command in commands:
             carry_out(sim, command)
     return sim
+
+
+def _traced(tell: Tell, trace: Callable[[str, Sequence[Any]], None]) -> Tell:
+    def both(events: Sequence[Event]) -> None:
+        tell(events)
+        trace("event", events)
+
+    return both
 
 
 def fresh(

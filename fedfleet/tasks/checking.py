@@ -95,8 +95,11 @@ def checked_build(model: Any) -> Callable[[], Any]:
     return model
 
 
-def check_fit(build: Callable[[], Any], dataset: Dataset) -> None:
-    """See that the model can be made, has finite float32 parameters, takes the inputs and tells all classes apart."""
+def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True) -> None:
+    """See that the model can be made, has finite float32 parameters, takes the inputs and tells all classes apart.
+
+    Without `scores` its outputs are left to an own loss to understand.
+    """
     import torch
 
     try:
@@ -115,7 +118,8 @@ def check_fit(build: Callable[[], Any], dataset: Dataset) -> None:
             f"model: it cannot take inputs of shape (samples, {', '.join(map(str, shape))}): {_said(wrong)}; "
             "change its first layer or the shape of the inputs"
         ) from None
-    _check_outputs(out, dataset)
+    if scores:
+        _check_outputs(out, dataset)
 
 
 def _check_parameters(module: Any) -> None:

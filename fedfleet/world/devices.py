@@ -16,7 +16,7 @@ from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sharing import SharedNames, everyones_row, row_of
 from fedfleet.world.bases import load_devices
-from fedfleet.world.samplers.dpgmm import sample_dpgmm
+from fedfleet.world.samplers.dpgmm import Support, sample_dpgmm
 
 DeviceRecipe = Callable[[Keys, int], DeviceSource]
 
@@ -123,16 +123,19 @@ def dpgmm(
     mean_mbps: Positive = 42.0,
     alpha: Positive = 1000.0,
     semantics: Literal["paper", "released"] = "paper",
+    support: Support = "base",
 ) -> DeviceRecipe:
     """FLHetBench's DPGMM: about `kinds` kinds of device around a mean speed; `sigma` dials how far they lie apart.
 
-    `sigma` is in units of the base's own spread. `paper` follows Theorem 3.1, `released` the published sampler.
+    `sigma` is in units of the base's own spread. `paper` follows Theorem 3.1, `released` the published sampler. `support` says
+    where the theorem's normals end: at the speeds that the base has (`base`), or with everything slower than 1 kbit/s raised
+    to it (`floor`), which lets a few clients decide how long rounds take; `released` has the base's speeds in any case.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         table = sample_dpgmm(
             load_devices(base), len(keys), kinds=kinds, sigma=sigma, mean_kbps_wanted=mean_mbps * 1000.0,
-            alpha=alpha, semantics=semantics, seed=seed,
+            alpha=alpha, semantics=semantics, seed=seed, support=support,
         )  # fmt: skip
         return table_devices(table, keys, seed)
 

@@ -23,6 +23,7 @@ StateRecipe = Callable[[Keys, int], StateSource]
 _SESSION_BYTES = 80  # ten columns while they are made and checked
 _PIECE = 1 << 16  # traces looked up at once
 _SHORT, _PART = 100.0, 2.0**-10  # seconds
+_BITS = 24  # of the length of a session shorter than a second
 
 
 def always_on() -> StateRecipe:
@@ -59,9 +60,8 @@ def daily(
         index = np.arange(sessions)
         # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
         slot = day / sessions
-        # Sessions last whole seconds; short ones are cut to parts of a second that add up exactly, to keep their share.
-        grain = np.where(share * slot >= _SHORT, 1.0, _PART)
-        length = np.maximum(np.floor(share * slot / grain) * grain, _PART)
+        grain = _grain(share * slot)
+        length = np.floor(share * slot / grain) * grain
         begins = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
         # In place from here on: a million clients have many sessions.
         np.power(begins, 1.0 + swing * (index < (sessions + 1) // 2), out=begins)
@@ -70,11 +70,20 @@ def daily(
         np.floor(begins, out=begins)
         begins *= grain[:, None]
         begins += index * slot
-        ends = np.minimum(begins + length[:, None], (index + 1) * slot)
+        ends = np.minimum(begins + length[:, None], np.minimum((index + 1) * slot, day))
         offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
         return interval_states(traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel()))
 
     return recipe
+
+
+def _grain(seconds: Floats) -> Floats:
+    """To what sessions that should last so long are rounded down: parts that add up exactly, and keep their share.
+
+    Whole seconds where a second is at most a hundredth of it, 2^-10 s where that is at most a thousandth, else 2^-24 of it.
+    """
+    short = np.ldexp(1.0, np.frexp(seconds)[1] - _BITS)
+    return np.where(seconds >= _SHORT, 1.0, np.where(seconds >= 1.0, _PART, short))
 
 
 def state_file(path: str) -> StateRecipe:
@@ -106,7 +115,8 @@ def dpcsm(
     """FLHetBench's DPCSM: states from rank `start_rank` of the base downwards; a small `alpha` gives few different ones.
 
     States are ranked by the single-state metric at this deadline, cohort and number of rounds. `paper` follows Theorem 3.2,
-    `released` the published sampler.
+    `released` the published sampler. `alpha` is meant for 0 to 100, the paper's grid: beyond, `paper` leaves ever more clients to
+    the worst state, and there are fewer different states again.
     """
 
     def recipe(keys: Keys, seed: int) -> StateSource:

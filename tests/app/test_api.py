@@ -1,5 +1,7 @@
 """The Python call: a spec, or an own model on own arrays."""
 
+import inspect
+
 import numpy as np
 import pytest
 import torch
@@ -60,6 +62,9 @@ def test_own_owners_become_clients():
         ({"model": torch.nn.Linear(5, 2), "data": (np.zeros((3, 5)), np.zeros(4, int))}, "as many labels"),
         ({"model": torch.nn.Linear(5, 2), "data": (np.zeros((3, 5)), np.zeros(3))}, "integers"),
         ({"model": torch.nn.Linear(5, 2), "data": (1,)}, "inputs, labels"),
+        ({"loss": torch.nn.functional.cross_entropy}, "loss and metrics go with a model"),
+        ({"resume": True}, "by its folder"),
+        ({"model": torch.nn.Linear(5, 2), "data": "nowhere.npz"}, "cannot read arrays x and y"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(kwargs, says):
@@ -149,3 +154,36 @@ def test_a_builder_may_ask_for_facts_of_the_run():
         }
     )
     assert seen == [RunFacts(6, 9, 1)] * 2
+
+
+def test_a_spec_that_names_a_task_and_a_model_do_not_go_together(tmp_path):
+    for spec in ({**SPEC, "task": "digits_logreg"}, written(tmp_path)):
+        with pytest.raises(BadInput, match="the spec names a task"):
+            fedfleet.run(spec, model=torch.nn.Linear(5, 2), data=blobs())
+
+
+def test_a_spec_file_without_a_task_takes_a_model(tmp_path):
+    path = written(tmp_path, "seed = 2\nworld.clients = 6\npace.cohort = 3\nstop.rounds = 5\n")
+    torch.manual_seed(0)
+    model = torch.nn.Linear(5, 2)
+    digests = {fedfleet.run(spec, model=model, data=blobs()).metrics["digest"] for spec in (path, SPEC)}
+    assert len(digests) == 1
+
+
+def test_owners_and_first_weights_belong_to_the_content():
+    x, y, owner = blobs(owners=True)
+    make = lambda: torch.nn.Linear(5, 2)  # noqa: E731
+    given = [(SPEC, (x, y)), (SPEC, (x, y, owner)), ({**SPEC, "seed": 3}, (x, y))]
+    assert len({fedfleet.run(s, "stop.rounds=1", model=make, data=d).metrics["spec_digest"] for s, d in given}) == 3
+
+
+def test_a_runs_signature_and_the_public_names():
+    known = inspect.signature(fedfleet.run).parameters
+    assert list(known)[:4] == ["spec", "overrides", "model", "data"]
+    assert {"loss", "metrics", "on_commit", "out", "keep_data", "resume", "trust_code"} <= known.keys()
+    assert dir(fedfleet) == sorted(fedfleet.__all__)
+    for name in fedfleet.__all__:
+        assert getattr(fedfleet, name) is not None
+    assert fedfleet.Selector.__module__ == "fedfleet.core.parts"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        fedfleet.nothing  # noqa: B018

@@ -31,8 +31,8 @@ def stored(log):
 def replayed(plan, events, start=None):
     world, memory = world_of(FLEET), ClientMemory()
 
-    def regather(command, now):
-        return gather(plan, world, opaque_executor(), memory, command, now)
+    def regather(command, fact):
+        return gather(plan, world, opaque_executor(), memory, command, fact.time)
 
     return replay(plan, events, world.keys, world.data.sizes, regather, lambda command: None, start=start)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateTable, take_states, unshared_states
-from fedfleet.core.rng import client_keys
+from fedfleet.core.rng import client_keys, uniforms
 from fedfleet.world.states import always_on, daily, interval_states, state_file
 from tests.worlds import spans_within, traces_of
 
@@ -42,6 +42,35 @@ def test_short_slots_keep_the_share_too(day, sessions):
     source = daily(ready=0.3, sessions=sessions, day=day)(KEYS[:60], 0)
     moments = np.random.default_rng(0).uniform(0.0, day, 400)
     assert daily_shares(source, np.sort(moments)).mean() == pytest.approx(0.3, abs=0.03)
+
+
+short_days = st.floats(-30.0, 12.0).map(lambda power: 2.0**power)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(day=short_days, ready=st.floats(0.02, 1.0), sessions=st.integers(1, 12), seed=st.integers(0, 99))
+def test_slots_of_any_length_are_ready_for_their_share_counted_moment_by_moment(day, ready, sessions, seed):
+    keys, parts = KEYS[:7], 6000
+    source = daily(ready=ready, sessions=sessions, day=day)(keys, seed)
+    moments = (np.arange(parts) + 0.5) * (day / parts)
+    seen = np.array([source.online(t) for t in moments])
+    asked = ready + min(0.5 * ready, 1.0 - ready) * (2.0 * uniforms(seed, "ready", keys) - 1.0)
+    # Each session may gain or lose a moment at either end; it is cut by at most a hundredth.
+    assert seen.mean(axis=0) == pytest.approx(asked, rel=0.011, abs=2 * sessions / parts)
+    work = asked * day / 3
+    done = source.finish(np.arange(7), float(moments[0]), work)
+    worked = [seen[(moments >= moments[0]) & (moments < end), i].sum() * day / parts for i, end in enumerate(done)]
+    assert worked == pytest.approx(work, rel=0.011, abs=(2 * sessions + 2) * day / parts)
+
+
+@pytest.mark.parametrize("sessions", [1, 3, 20])
+def test_very_short_days_are_long_ones_seen_from_afar(sessions):
+    day = 0.75 * sessions  # sessions last less than a second
+    near = daily(ready=0.3, sessions=sessions, day=day)(KEYS[:50], 1)
+    for power in (-1, -9, -40, -300):
+        far = daily(ready=0.3, sessions=sessions, day=day * 2.0**power)(KEYS[:50], 1)
+        for t in np.random.default_rng(0).uniform(0.0, 3 * day, 40):
+            assert np.array_equal(near.online(t), far.online(t * 2.0**power)), "the same to the last bit"
 
 
 def test_every_day_is_the_same_day():

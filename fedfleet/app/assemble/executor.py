@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import Table
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Task
 
-THREADS_A_CORE = 8  # more of them only wait for each other
+if TYPE_CHECKING:
+    from fedfleet.runtime.executors.stacked.forms import Form
+
+THREADS_A_CORE, _THREADS = 8, 128  # more only wait for each other; but a run of a larger machine may be replayed here
 
 
 def check_executor(spec: Spec) -> None:
     """Refuse an executor that cannot run this spec here, before anything is built or written."""
     if spec.run["device"] == "cuda":
         _check_cuda(spec.run)
-    most = max(16, THREADS_A_CORE * (os.cpu_count() or 1))
+    most = max(_THREADS, THREADS_A_CORE * (os.cpu_count() or 1))
     if spec.run["threads"] > most:
         raise BadInput(
             f"run.threads = {spec.run['threads']}: this machine has {os.cpu_count()} processors; use {most} threads at most"
@@ -49,18 +52,25 @@ def _check_cuda(run: Table) -> None:
         )
 
 
-def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
-    """The executor that [run] names; `auto` is inline. `keep` is the file that remembers which stacked form was chosen."""
+def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
+    """The executor that [run] names; `auto` is inline. `form` is the stacked form that a run began with; else it is chosen now."""
     from fedfleet.runtime.executors.inline import inline
     from fedfleet.runtime.executors.nested import nested as edges
 
     run = spec.run
     if spec.edge is not None and run["execute"] != "ray":
-        return edges(make_executor(replace(spec, edge=None), task, keep))
+        return edges(make_executor(replace(spec, edge=None), task, form))
     here = inline(task, threads=run["threads"])
     match run["execute"]:
         case "stacked":
-            return _stacked(run, task, keep)
+            from fedfleet.runtime.executors.stacked.executor import stacked
+
+            form = form or fastest_form(spec, task)
+            # A loss of the person's own may do what a recording cannot repeat, such as look at a value.
+            graphs = task.loss is None
+            return stacked(
+                task, device=run["device"], threads=form.threads, form=form.name, tf32=run["tf32"], graphs=graphs
+            )
         case "ray":
             from fedfleet.runtime.executors.parcels import Recipe
             from fedfleet.runtime.executors.ray import ray_executor
@@ -74,10 +84,8 @@ def make_executor(spec: Spec, task: Task, keep: Path | None = None) -> Executor:
             return here
 
 
-def _stacked(run: Table, task: Task, keep: Path | None) -> Executor:
-    """The stacked executor in the form that is fastest for this model on this machine, measured once per run."""
-    from fedfleet.runtime.executors.stacked.executor import stacked
+def fastest_form(spec: Spec, task: Task) -> Form:
+    """The stacked form that is fastest for this model on this machine."""
     from fedfleet.runtime.executors.stacked.forms import choose_form
 
-    form, threads = choose_form(task, device=run["device"], threads=run["threads"], keep=keep)
-    return stacked(task, device=run["device"], threads=threads, form=form, tf32=run["tf32"])
+    return choose_form(task, device=spec.run["device"], threads=spec.run["threads"])

@@ -21,6 +21,7 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.room import check_room
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
+from fedfleet.learn.losses import with_loss
 from fedfleet.world.partitions import hold
 
 # What a client costs while a world is made; and as one of a user's devices, whose samples are listed one by one.
@@ -33,6 +34,11 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     check_clients(spec)
     pace: Policy = build_part("policies", spec.pace)
     _check_cohort(pace, spec.world["clients"], "clients")
+    if task is None and spec.task["use"] == "own":
+        raise BadInput(
+            'task.use = "own": the model and the data of this spec are not in it but in the folder of its run; go on there with '
+            "--resume --out FOLDER, or give model= and data= to fedfleet.run in Python"
+        )
     made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
     world, home = _flat_world(spec, made)
     plan = _flat_plan(spec, made, pace, world)
@@ -41,7 +47,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     check_batches(made, plan, world)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
-    return Setup(spec, plan, world, made, lambda keep=None: make_executor(spec, made, keep))
+    return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form))
 
 
 def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None]:
@@ -60,9 +66,10 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
     """The plan whose clients are devices."""
     params = task.init(spec.seed)
     declared = spec.world["model_bytes"]
+    algorithm = with_overrides(build_part("algorithms", spec.algorithm, {RunFacts: run_facts(spec)}), spec, world)
     return Plan(
         seed=spec.seed,
-        algorithm=with_overrides(build_part("algorithms", spec.algorithm, {RunFacts: run_facts(spec)}), spec, world),
+        algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
         choose=build_part("selectors", spec.choose),
         pace=pace,
         stop=Stop(**spec.stop),

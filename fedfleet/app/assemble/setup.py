@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedfleet.app.spec import Spec
 from fedfleet.core.parts import Executor, Plan, Task, World
+
+if TYPE_CHECKING:
+    from fedfleet.runtime.executors.stacked.forms import Form
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +26,9 @@ class Setup:
 
 
 @contextmanager
-def executing(setup: Setup, keep: Path | None = None) -> Iterator[Executor]:
-    """The executor of a setup for as long as it is used; whatever it started is stopped afterwards."""
-    execute = setup.executor(keep)
+def executing(setup: Setup, form: Form | None = None) -> Iterator[Executor]:
+    """The executor of a setup, in the given form, for as long as it is used; whatever it started is stopped afterwards."""
+    execute = setup.executor(form)
     try:
         yield execute
     finally:

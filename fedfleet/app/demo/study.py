@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.app.fleets.measuring import measured
 from fedfleet.app.fleets.sampling import sample_devices, sample_states
 from fedfleet.app.runs import Finished, perform
 from fedfleet.app.spec import resolve
@@ -15,7 +16,7 @@ from fedfleet.app.terminal.progress import progress
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.intervals import traces
 from fedfleet.measure.learning import time_to_accuracy
-from fedfleet.measure.montecarlo.metrics import NAMES, measure
+from fedfleet.measure.montecarlo.metrics import NAMES
 from fedfleet.measure.montecarlo.settings import Settings
 
 CLIENTS, COHORT, ROUNDS, DEADLINE, TARGET, SEED = 100, 10, 100, 120.0, 0.8, 7
@@ -92,11 +93,11 @@ def always_ready(clients: int) -> StateTable:
     return StateTable(np.array(["always"] * clients), traces(np.zeros(clients), day, n, np.zeros(clients), day))
 
 
-def fleet_metrics(fleet: str) -> dict[str, float]:
-    """The six metrics of a fleet, with the demo's cohort, deadline and readiness."""
+def fleet_metrics(fleet: str) -> dict[str, dict[str, Any]]:
+    """The six metrics of a fleet, with the demo's cohort, deadline and readiness; each as `fedfleet measure` answers it."""
     asked = Settings(k=COHORT, rounds=1000, trips=2000, deadline=DEADLINE, ready_share=1.0)
     tables = fleet_tables(fleet)
-    return {name: measure(name, asked, *tables).value for name in NAMES}
+    return {name: measured(name, asked, *tables) for name in NAMES}
 
 
 def result_row(fleet: str, pace: str, done: Finished) -> dict[str, Any]:
@@ -104,6 +105,7 @@ def result_row(fleet: str, pace: str, done: Finished) -> dict[str, Any]:
     m = done.metrics
     return {
         "fleet": fleet, "pace": pace, "accuracy": m["accuracy"], "accuracy_bottom10": m["accuracy_bottom10"],
+        "accuracy_worst10_mean": m["accuracy_worst10_mean"],
         "seconds_to_target": time_to_accuracy(done.events, TARGET), "virtual_seconds": m["virtual_seconds"],
         "rounds_failed": m["rounds_failed"], "never": m["participation"]["never"], "wasted_share": m["wasted"]["share"],
         "bytes": m["bytes_down"] + m["bytes_up"], "digest": m["digest"],

@@ -11,6 +11,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps
 from fedfleet.measure.distances import js_distance, ks_distance
+from fedfleet.measure.montecarlo.deciding import notes
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, state_scores
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
@@ -59,13 +60,29 @@ def measure_fleet(
     there = available(d, s)
     answer: dict[str, Any] = {}
     for name in only or there:
-        got = measure(name, settings, d, s, seeds=seeds, until_se=until_se)
-        answer[name] = {"value": got.value, "sd": got.sd, "seconds": got.seconds, "seeds": len(got.values)}
+        answer[name] = measured(name, settings, d, s, seeds=seeds, until_se=until_se)
     if s is not None and (not only or "StatMC-R" in only):
         answer["per_state"] = per_state(s, state_scores(settings, s, seeds=min(seeds, 3)))
     if against is not None:
         answer["against"] = _compared(d, s, against)
     return answer
+
+
+def measured(
+    name: str,
+    settings: Settings,
+    devices: DeviceTable | None,
+    states: StateTable | None,
+    *,
+    seeds: int = 3,
+    until_se: float | None = None,
+) -> dict[str, Any]:
+    """A metric over seeds with its 95 % interval (null for one seed), and notes on what decides it."""
+    got = measure(name, settings, devices, states, seeds=seeds, until_se=until_se)
+    return {
+        "value": got.value, "sd": got.sd, "seconds": got.seconds, "seeds": len(got.values),
+        "ci95": None if got.ci95 is None else list(got.ci95), "notes": notes(name, settings, devices, states, got),
+    }  # fmt: skip
 
 
 def _compared(devices: DeviceTable | None, states: StateTable | None, other: str) -> dict[str, float]:

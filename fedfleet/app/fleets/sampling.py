@@ -21,12 +21,17 @@ from fedfleet.core.rng import client_keys, stream
 from fedfleet.core.room import check_room
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.devices import dpgmm
-from fedfleet.world.samplers.dpcsm import sample_dpcsm
+from fedfleet.world.samplers.dpcsm import sample_dpcsm, warnings
 from fedfleet.world.samplers.dpgmm import sample_dpgmm
 from fedfleet.world.samplers.pool72 import allocate, configurations, pool72
 from fedfleet.world.states import dpcsm
 
 _CLIENT_BYTES = 100  # while it is drawn
+Say = Callable[[str], None]  # takes a sentence that whoever asked must hear
+
+
+def _unheard(sentence: str) -> None:
+    del sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +62,18 @@ def _draw_uniform_devices(p: Table, clients: int, seed: int) -> DeviceTable:
     return take_devices(table, stream(seed, "sample").integers(len(table), size=clients))
 
 
-def _draw_dpcsm(p: Table, clients: int, seed: int | None, score: StateScorer = score_states) -> StateTable:
+def _draw_dpcsm(p: Table, clients: int, seed: int | None, score: StateScorer, warn: Say) -> StateTable:
     table = load_states(p["base"])
+    for sentence in warnings(p["alpha"], states=len(table) - p["start_rank"], semantics=p["semantics"]):
+        warn(sentence)
     scores = score(table, p["deadline"], p["clients_k"], p["rounds"], p["semantics"])
     return sample_dpcsm(
         table, clients, scores, alpha=p["alpha"], start_rank=p["start_rank"], semantics=p["semantics"], seed=seed
     )
 
 
-def _draw_uniform_states(p: Table, clients: int, seed: int | None, score: StateScorer = score_states) -> StateTable:
-    del score
+def _draw_uniform_states(p: Table, clients: int, seed: int | None, score: StateScorer, warn: Say) -> StateTable:
+    del score, warn
     table = load_states(p["base"])
     return take_states(table, stream(seed or 0, "sample").integers(len(table), size=clients))
 
@@ -104,12 +111,16 @@ def sample_devices(table: Mapping[str, Any], clients: int, seed: int) -> DeviceT
 
 
 def sample_states(
-    table: Mapping[str, Any], clients: int, seed: int | None, score: StateScorer = score_states
+    table: Mapping[str, Any],
+    clients: int,
+    seed: int | None,
+    score: StateScorer = score_states,
+    warn: Say = _unheard,
 ) -> StateTable:
-    """The states of a fleet, likewise. Without a seed, each sampler uses its own default."""
+    """The states of a fleet, likewise. Without a seed, each sampler uses its own default; `warn` gets its warnings."""
     sampler, settings = _settled("states", table)
     check_room(_CLIENT_BYTES * clients, f"--clients: a fleet of {clients:,} clients", "ask for fewer")
-    return sampler.draw(settings, clients, seed, score)
+    return sampler.draw(settings, clients, seed, score, warn)
 
 
 def _settled(kind: str, table: Mapping[str, Any]) -> tuple[Sampler, Table]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
+from typing import Any
 
 from fedfleet.app.demo.study import CLIENTS, COHORT, DEADLINE, FLEETS, ROUNDS, TARGET, Runs, result_row
 from fedfleet.app.pages.demo_users import users_page
@@ -15,7 +17,7 @@ from fedfleet.app.runs import Finished
 from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.measure.tasks import task_table
 
-Metrics = Mapping[str, Mapping[str, float]]  # by fleet and name
+Metrics = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by fleet and name, each as `fedfleet measure` answers it
 
 
 def write_demo(out: Path, runs: Runs, metrics: Metrics, users: Mapping[str, Finished]) -> Path:
@@ -53,12 +55,11 @@ def _hardness(metrics: Metrics) -> str:
     head = ["fleet", "devices", "reachability", "both", "devices", "reachability", "both"]
     order = ("DevMC-R", "StatMC-R", "InterMC-R", "DevMC-T", "StatMC-T", "InterMC-T")
     rows = [
-        [
-            fleet,
-            *(f"{m[n]:.3f}" if n.endswith("R") else f"{m[n]:,.0f}" if m[n] >= 100 else f"{m[n]:.1f}" for n in order),
-        ]
+        [fleet, *(f"{m[n]['value']:.3f}" if n.endswith("R") else _waiting(m[n]) for n in order)]
         for fleet, m in metrics.items()
     ]
+    seeds = max((m[n]["seeds"] for m in metrics.values() for n in order), default=0)
+    notes = [f"{fleet}: {note}" for fleet, m in metrics.items() for n in order for note in m[n]["notes"]]
     plain = table(head, rows)
     grouped = plain.replace("<thead>", '<thead><tr><th></th><th colspan="3">with a deadline: work that arrives in time (1 is ideal)</th>'
                             '<th colspan="3">waiting for all: time (lower is easier)</th></tr>', 1)  # fmt: skip
@@ -66,7 +67,19 @@ def _hardness(metrics: Metrics) -> str:
         "<h2>How hard are they?</h2><p>Before anyone trains, six Monte-Carlo metrics (FLHetBench's DevMC, StatMC and InterMC) say how hard "
         "a fleet is: they simulate only whose work arrives in time, which takes a second. Compare them with the results of training below.</p>"
         + grouped
+        + f'<p class="note">In brackets: the 95 % interval of the mean over {seeds} seeds (Student\'s t).</p>'
+        + "".join(f'<p class="note">{escape(note)}.</p>' for note in notes)
     )
+
+
+def _waiting(got: Mapping[str, Any]) -> str:
+    """A T metric with its interval."""
+
+    def said(x: float) -> str:
+        return f"{x:,.0f}" if x >= 100 else f"{x:.1f}"
+
+    low, high = got["ci95"]
+    return f"{said(got['value'])} [{said(low)} to {said(high)}]"
 
 
 def _results(runs: Runs) -> str:
@@ -77,7 +90,8 @@ def _results(runs: Runs) -> str:
     head = [
         "fleet, pacing",
         "accuracy",
-        "worst tenth",
+        "10th-percentile client",
+        "mean of the worst tenth",
         f"time to {TARGET:.0%}",
         "total time",
         "failed rounds",
@@ -90,13 +104,13 @@ def _results(runs: Runs) -> str:
         r = result_row(fleet, pace, done)
         to = r["seconds_to_target"]
         rows.append([
-            f"{fleet}, {pace}", percent(r["accuracy"]), percent(r["accuracy_bottom10"]), "never" if to is None else span(to),
-            span(r["virtual_seconds"]), f"{r['rounds_failed']} of {ROUNDS}", percent(r["wasted_share"]), f"{r['never']} of {CLIENTS}", size(r["bytes"]),
+            f"{fleet}, {pace}", percent(r["accuracy"]), percent(r["accuracy_bottom10"]), percent(r["accuracy_worst10_mean"]), "never" if to is None else span(to),
+            span(r["virtual_seconds"]), str(r["rounds_failed"]), percent(r["wasted_share"]), f"{r['never']} of {CLIENTS}", size(r["bytes"]),
         ])  # fmt: skip
     return (
         "<h2>What happened</h2>"
         + table(head, rows)
-        + '<p class="note">Accuracy is on data that no client holds; the worst tenth is the 10th-percentile client on its own data; time wasted is device time that entered no model.</p>'
+        + '<p class="note">Accuracy is on data that no client holds; the 10th-percentile client and the worst tenth of clients are judged on their own data; time wasted is device time that entered no model.</p>'
         + figure(accuracy_over_time(lines), "Accuracy against virtual time. Solid: readiness, where a single slow or sleeping phone "
                  "holds everyone up. Dashed: deadline, where rounds are short but slow devices contribute little or nothing.")
     )  # fmt: skip

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfleet.app.pages.svg import COLOURS, Bar, Series, bar_chart, legend, line_chart, time_chart, timeline
+from fedfleet.app.pages.columns import ranked_columns, thinned
+from fedfleet.app.pages.svg import COLOURS, Bar, Series, legend, line_chart, time_chart, timeline
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed
 from fedfleet.core.records import FATES
 from fedfleet.measure.learning import learning_curve
@@ -22,28 +23,29 @@ def accuracy_over_time(runs: Sequence[tuple[str, Sequence[Event], str, bool]]) -
     """Accuracy on the central test set against virtual time, one line per run (name, events, colour, dashed)."""
     curves = [(name, learning_curve(log), colour, dashed) for name, log, colour, dashed in runs]
     series = [Series(n, c.seconds.tolist(), c.accuracy.tolist(), colour, dashed) for n, c, colour, dashed in curves]
-    return time_chart(series, "accuracy")
+    return time_chart([thinned(s) for s in series], "accuracy")
 
 
 def loss_over_commits(log: Sequence[Event]) -> str:
     """Loss on the central test set by commit."""
     curve = learning_curve(log)
-    return line_chart([Series("loss", curve.versions.tolist(), curve.loss.tolist(), COLOURS[0])], "commits", "loss")
+    line = Series("loss", curve.versions.tolist(), curve.loss.tolist(), COLOURS[0])
+    return line_chart([thinned(line)], "commits", "loss")
 
 
 def who_took_part(tasks: Tasks, clients: int) -> str:
     """Folded reports per client, most first; clients that were asked but never in time have their own colour."""
     counts = contributions(tasks, clients)
     asked = np.bincount(tasks.clients, minlength=clients)
-    order = np.argsort(-counts, kind="stable")
-    kinds = ["folded" if counts[c] else "asked" if asked[c] else "never" for c in order]
-    colour = {"folded": FATE_COLOURS["folded"], "asked": FATE_COLOURS["dropped"], "never": FATE_COLOURS["wasted"]}
-    titles = [f"client {c}: {counts[c]} of {asked[c]} tasks entered a model" for c in order]
-    picture = bar_chart(
-        counts[order].tolist(), "clients, most active first", "reports folded", [colour[k] for k in kinds], titles
-    )
-    said = (("contributed", "folded"), ("asked, never in time", "asked"), ("never asked", "never"))
-    return picture + legend([(name, colour[kind], False) for name, kind in said if kind in kinds])
+    said = (("contributed", "folded"), ("asked, never in time", "dropped"), ("never asked", "wasted"))
+    kinds = np.where(counts > 0, 0, np.where(asked > 0, 1, 2))
+    colours = [FATE_COLOURS[fate] for _, fate in said]
+    picture = ranked_columns(
+        counts, np.lexsort((kinds, -counts)), "clients, most active first", "reports folded", colours, kinds,
+        lambda c: f"client {c}: {counts[c]} of {asked[c]} tasks entered a model",
+    )  # fmt: skip
+    there = np.unique(kinds).tolist()
+    return picture + legend([(name, colours[kind], False) for kind, (name, _) in enumerate(said) if kind in there])
 
 
 def rounds_timeline(log: Sequence[Event], tasks: Tasks, *, rounds: int = 4, most: int = 22) -> str:

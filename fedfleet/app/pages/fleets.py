@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from fedfleet.app.pages.columns import ranked_columns, thinned
 from fedfleet.app.pages.html import figure, page
 from fedfleet.app.pages.svg import COLOURS, Series, bar_chart, line_chart
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, unshared_devices, unshared_states
@@ -35,7 +36,7 @@ def devices_page(table: DeviceTable) -> str:
         f"standard deviation {means.std():.1f}.</p>",
         figure(histogram(means, "mean speed of a client, Mbit/s", "clients"), "How fast clients are on average."),
         figure(histogram(unshared_devices(table).down / 1000.0, "single measurements, Mbit/s", "measurements"), "All measured speeds; each trip of a client uses one of them."),
-        figure(line_chart([curve], "mean speed, Mbit/s", "share of clients", y_percent=True), "The share of clients that are slower than a speed."),
+        figure(line_chart([thinned(curve)], "mean speed, Mbit/s", "share of clients", y_percent=True), "The share of clients that are slower than a speed."),
     ]  # fmt: skip
     return page("FedFleet: devices", body)
 
@@ -84,9 +85,10 @@ def successes_page(devices: str | None, states: str | None, settings: Settings) 
         [(successes, _)] = in_threads(lambda asked, stop: asked(stop=stop), [asked])
         order = np.argsort(-successes, kind="stable")
         ideal = settings.s_ideal(len(successes))
-        titles = [f"client {c}: {successes[c]}" for c in order.tolist()]
-        colours = [COLOURS[0] if successes[c] else COLOURS[2] for c in order.tolist()]
-        chart = bar_chart(successes[order].tolist(), "clients, most successful first", "S_i", colours, titles)
+        chart = ranked_columns(
+            successes, order, "clients, most successful first", "S_i", [COLOURS[0], COLOURS[2]], (successes == 0).astype(np.int64),
+            lambda c, own=successes: f"client {c}: {own[c]}",
+        )  # fmt: skip
         body.append(
             f"<h2>{name}</h2>"
             + figure(chart, f"If all clients were alike and always reachable, each would succeed {ideal:.0f} times.")

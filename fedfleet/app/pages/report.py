@@ -10,7 +10,7 @@ from typing import Any
 from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, rounds_timeline, who_took_part
 from fedfleet.app.pages.html import figure, page, table, tiles
 from fedfleet.app.pages.svg import COLOURS
-from fedfleet.app.runs import Finished, opened
+from fedfleet.app.runs import Finished, opened, own_measures
 from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
@@ -33,7 +33,8 @@ def report_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
     path = folder / "report.html"
-    metrics = {**summary(events), "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
+    own = own_measures(folder) if ended else {}
+    metrics = {**summary(events), **own, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
         path.write_text(render(spec.name, spec.toml(), metrics, events, remarks_of(folder / "run.db")))
     except OSError as wrong:
@@ -48,13 +49,14 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
     waste = m["wasted"]
     body = [
         f"<h1>{escape(name)}</h1>",
-        f'<p class="lead">{m["rounds"]} rounds with {clients} clients in {span(m["virtual_seconds"])} of virtual time; '
+        f'<p class="lead">{m["rounds"]} rounds with {clients:,} clients in {span(m["virtual_seconds"])} of virtual time; '
         f"{m['commits']} of them produced a new model.</p>",
         *(f'<p class="warning">{escape(warning)}</p>' for warning in m["warnings"]),
         tiles([
             ("central test accuracy", percent(m["accuracy"])),
             ("clients' own test data", percent(m["accuracy_clients"])),
-            ("worst tenth of clients", percent(m["accuracy_bottom10"])),
+            ("10th-percentile client", percent(m["accuracy_bottom10"])),
+            ("mean of the worst tenth of clients", percent(m.get("accuracy_worst10_mean"))),
             ("device time wasted", percent(waste["share"])),
             ("sent to devices", size(m["bytes_down"])),
             ("received from devices", size(m["bytes_up"])),
@@ -64,7 +66,7 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
         figure(loss_over_commits(events), "Loss of the global model on the same data, by commit."),
         "<h2>Who took part</h2>",
         figure(who_took_part(tasks, clients), "How often each client's work entered the model. "
-               f"{m['participation']['never']} of {clients} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
+               f"{m['participation']['never']:,} of {clients:,} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
         "<h2>A few rounds</h2>",
         figure(rounds_timeline(events, tasks), "Each bar is one task on one client; a dashed line is the end of a round. "
                "Folded work entered the model; dropped work was not finished when the round closed."),

@@ -9,6 +9,7 @@ from html import escape
 
 WIDTH, HEIGHT = 720, 280
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 16, 14, 44
+_DIGIT = 7.0  # width of a digit of a tick
 # Distinguishable for most colour-blind readers; the page's style sheet defines both themes.
 COLOURS = ("var(--c1)", "var(--c2)", "var(--c3)", "var(--c4)", "var(--c5)", "var(--c6)")
 
@@ -121,16 +122,18 @@ def bar_chart(
     titles: Sequence[str],
     *,
     numbered: bool = True,
+    over: int | None = None,
 ) -> str:
-    """One thin bar per value, in the order given; `numbered` counts them along the axis."""
+    """One thin bar per value, in the order given; `numbered` counts them along the axis, or the `over` things behind them."""
     y_high = max(values, default=0) or 1.0
-    x, y = Axis(0, len(values) or 1, _LEFT, WIDTH - _RIGHT), Axis(0, y_high, HEIGHT - _BOTTOM, _TOP)
+    count = len(values) if over is None else over
+    x, y = Axis(0, count or 1, _LEFT, WIDTH - _RIGHT), Axis(0, y_high, HEIGHT - _BOTTOM, _TOP)
     parts = [_x_axis(x, HEIGHT - _BOTTOM, x_label, numbered=numbered), _y_axis(y, y_label)]
     width = max((WIDTH - _LEFT - _RIGHT) / max(len(values), 1) * 0.82, 0.5)
     for i, (value, colour, title) in enumerate(zip(values, colours, titles, strict=True)):
         height = max(y(0) - y(value), 1.5)  # so that a zero can still be hovered over
         parts.append(
-            f'<rect x="{x(i):.1f}" y="{y(0) - height:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"><title>{escape(title)}</title></rect>'
+            f'<rect x="{x(i * count / len(values)):.1f}" y="{y(0) - height:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{colour}"><title>{escape(title)}</title></rect>'
         )
     return _svg(parts, HEIGHT)
 
@@ -193,10 +196,12 @@ def _y_axis(y: Axis, y_label: str, *, y_percent: bool = False) -> str:
 
 def _x_axis(x: Axis, base: float, label: str, *, numbered: bool = True) -> str:
     parts = [f'<line x1="{x.start}" x2="{x.end}" y1="{base}" y2="{base}" class="axis"/>']
-    parts += [
-        f'<text x="{x(t):.1f}" y="{base + 16}" class="tick" text-anchor="middle">{number(t)}</text>'
-        for t in (ticks(x.low, x.high, 7) if numbered else ())
-    ]
+    for t in ticks(x.low, x.high, 7 if len(number(x.high)) < 8 else 4) if numbered else ():
+        said = number(t)
+        # A long number at the right end would leave the picture if it stood in the middle of its tick.
+        outside = x(t) + _DIGIT * len(said) / 2 > WIDTH
+        at, anchor = (WIDTH - 1.0, "end") if outside else (x(t), "middle")
+        parts.append(f'<text x="{at:.1f}" y="{base + 16}" class="tick" text-anchor="{anchor}">{said}</text>')
     parts.append(
         f'<text x="{(x.start + x.end) / 2:.1f}" y="{base + 36}" class="label" text-anchor="middle">{escape(label)}</text>'
     )

@@ -1,25 +1,33 @@
-"""The folder of a run: taking a new one, completing it, and reading it back."""
+"""The folder of a run: taking a new one, completing and sealing it, and reading it back."""
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.spec import Spec, load_spec
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.folder import save_tree, write_whole
+from fedfleet.runtime.chain import Checked
+from fedfleet.runtime.files import save_tree, write_whole
+from fedfleet.runtime.lock import LOCK
+from fedfleet.runtime.seals import Seal, changed, files_of, hashes, read_seal, write_seal
+from fedfleet.runtime.signing import sign
 
 # What `fedfleet run --json` answers, in this order.
 CONTRACT = (
     "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std", "virtual_seconds",
     "wall_seconds", "bytes_up", "bytes_down", "utilisation", "failed_rounds", "warnings", "out",
 )  # fmt: skip
+
+
+More = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,7 @@ def refuse_taken(out: Path, *, resume: bool) -> None:
     """Refuse a folder that has something in it; half-written files that a kill left behind do not count."""
     if out.exists() and not out.is_dir():
         raise BadInput(f"{out} exists and is a file, not a folder; choose another name with --out")
-    if out.exists() and any(p.suffix != ".part" for p in out.iterdir()):
+    if out.exists() and any(p.suffix != ".part" and p.name != LOCK for p in out.iterdir()):
         if resume:
             raise BadInput(f"{out} exists but is not a run; choose another folder with --out")
         raise BadInput(f"{out} exists already; continue that run with --resume, or choose another folder with --out")
@@ -54,52 +62,104 @@ def refuse_absent(out: Path) -> None:
         )
 
 
-def take_folder(spec: Spec, out: Path, *, resume: bool) -> None:
-    """Make the folder of a new run, and write its spec there."""
-    refuse_taken(out, resume=resume)
+def make_folder(out: Path) -> None:
+    """Make the folder of a new run, or find it empty and writable."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         if not os.access(out, os.W_OK):
             raise PermissionError(f"no permission to write to {out}")
+    except OSError as wrong:
+        raise _cannot_write(out, wrong) from None
+
+
+def write_spec(spec: Spec, out: Path) -> None:
+    """Write the spec into the folder of a new run."""
+    try:
         draft = out / "spec.toml.part"
         draft.write_text(spec.toml())
         draft.replace(out / "spec.toml")
     except OSError as wrong:
-        raise BadInput(f"cannot create or write the folder {out}: {wrong}; choose another with --out") from None
+        raise _cannot_write(out, wrong) from None
 
 
-def completed(spec: Spec, out: Path, digest: str, params: dict[str, Any], wall_seconds: float) -> Finished:
-    """Write the model and the measures of a run that has just ended."""
+def _cannot_write(out: Path, wrong: OSError) -> BadInput:
+    return BadInput(f"cannot create or write the folder {out}: {wrong}; choose another with --out")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the process that wrote a journal knows of it: what the disk must say too."""
+
+    digest: str
+    rows: int
+    link: str
+
+
+def completed(
+    spec: Spec,
+    out: Path,
+    written: Written,
+    params: dict[str, Any],
+    wall_seconds: float,
+    *,
+    more: More = dict,
+    key: Path | None = None,
+) -> Finished:
+    """Write the model and the measures of a run that has just ended, and seal it.
+
+    `more` adds measures that are not in the journal; `key` signs the seal.
+    """
+    found = journals.checked(out / "run.db")
+    if found.fault is not None or Written(found.digest, found.rows, found.link) != written:
+        raise RunFailed(
+            f"the journal {out}/run.db on the disk is not the one that was written "
+            f"({found.fault or 'its digest, rows or last link differ'}): the disk failed, or another program wrote to it; "
+            "resume the run"
+        )
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
-    metrics = {
-        **summary(events),
-        "digest": digest,
-        "spec_digest": spec.digest,
-        "wall_seconds": wall_seconds,
-        "out": str(out),
-    }
-    # Last, since its presence says that the run is complete.
+    metrics = {**more(measured(spec, events, written.digest)), "wall_seconds": wall_seconds, "out": str(out)}
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
+    # Last, since its presence says that the run is complete.
+    seal_folder(out, found, key)
     return Finished(spec, metrics, events, out)
 
 
+def measured(spec: Spec, events: list[Event], digest: str) -> dict[str, Any]:
+    """Everything in `metrics.json` that follows from the journal."""
+    return {**summary(events), "digest": digest, "spec_digest": spec.digest}
+
+
+def seal_folder(out: Path, found: Checked, key: Path | None) -> None:
+    """Seal every file of a folder, and sign the seal if there is a key."""
+    seal = Seal(found.digest, found.rows, found.link, hashes(out, files_of(out)))
+    if key is not None:
+        seal = replace(seal, signature=sign(seal.message(), key))
+    write_seal(out, seal)
+
+
 def finished(out: Path) -> Finished:
-    """A finished run, read from its folder."""
-    spec = load_spec(out / "spec.toml")
-    try:
-        metrics = json.loads((out / "metrics.json").read_text())
-    except (OSError, ValueError):
+    """A finished run, read from its folder; what is read must be as it was sealed."""
+    if not out.is_dir():
+        raise BadInput(f"there is no run folder {out}")
+    seal = read_seal(out)
+    if seal is None:
+        load_spec(out / "spec.toml")
         raise BadInput(
             f"the run in {out} is not finished; continue it with: fedfleet run {out}/spec.toml --resume --out {out}"
-        ) from None
-    missing = [key for key in CONTRACT if not isinstance(metrics, dict) or key not in metrics]
-    if missing:
-        raise BadInput(
-            f"{out}/metrics.json is damaged: it has no {missing[0]!r}; remove that file, then make it anew with: "
-            f"fedfleet run {out}/spec.toml --resume --out {out}"
         )
-    return Finished(spec, {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out)
+    wrong = changed(out, seal, ("spec.toml", "metrics.json", "run.db"))
+    if wrong is not None:
+        raise RunFailed(f"{out}: {wrong}; fedfleet replay {out} says more")
+    try:
+        metrics = json.loads((out / "metrics.json").read_text())
+        if not isinstance(metrics, dict) or not {*CONTRACT} <= metrics.keys():
+            raise ValueError("measures are missing")
+    except (OSError, ValueError) as wrong:
+        raise BadInput(f"{out}/metrics.json cannot be read ({wrong}); fedfleet replay {out} says more") from None
+    return Finished(
+        load_spec(out / "spec.toml"), {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out
+    )
 
 
 def opened(out: Path) -> tuple[Spec, list[Event], bool]:
@@ -108,6 +168,15 @@ def opened(out: Path) -> tuple[Spec, list[Event], bool]:
         raise BadInput(f"there is no run folder {out}")
     events = list(journals.read(out / "run.db"))
     return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
+
+
+def own_measures(out: Path) -> dict[str, Any]:
+    """What the person's own metrics said at the end of this run: it is kept, because nobody's code is run to find it again."""
+    try:
+        found = json.loads((out / "metrics.json").read_text())["own"]
+        return {"own": {str(name): None if value is None else float(value) for name, value in found.items()}}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def check_same_spec(spec: Spec, out: Path) -> None:

@@ -8,18 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble, executing, rebuild
-from fedfleet.app.runs.folder import Finished, completed, take_folder
+from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions
+from fedfleet.app.runs.folder import Finished, Written, completed, make_folder, refuse_taken, write_spec
 from fedfleet.app.spec import load_spec
 from fedfleet.app.terminal.answers import say
 from fedfleet.runtime import journal as journals
+from fedfleet.runtime.lock import locked
+from fedfleet.runtime.seals import identity
+from fedfleet.runtime.signing import load_private_key
 from fedfleet.runtime.wire.desk import TaskDesk
 from fedfleet.runtime.wire.device import Rebuilt, attend
 from fedfleet.runtime.wire.server import check_servable, largest_message, serve
 from fedfleet.runtime.wire.service import Service, listening
 
 
-def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None) -> Finished:
-    """Serve a spec to device processes until the run is over; the folder is like that of `fedfleet run`."""
+def serve_run(
+    spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None, key: Path | None = None
+) -> Finished:
+    """Serve a spec to device processes until the run is over; the folder is like that of `fedfleet run`. `key` signs it."""
+    if key is not None:
+        load_private_key(key)
     spec = load_spec(spec_path, words)
     setup = assemble(spec)
     expected = setup.plan.pace.cohort if devices is None else devices
@@ -29,23 +37,32 @@ def serve_run(spec_path: Path, words: Sequence[str], out: Path | None, address: 
     service = Service(desk, spec.toml(), spec.digest)
     with listening(service, desk, address, largest_message(setup.plan)) as (place, server):
         # The port comes first: a server that cannot listen must not leave a folder behind.
-        take_folder(spec, folder, resume=False)
-        (folder / "aggregates").mkdir()
-        server.start()
-        say(
-            f"listening on {place} for {expected} devices; start each with: fedfleet device --server {place} --client N"
-        )
-        start = time.perf_counter()
-        digest, params = _serve_in(setup, desk, folder, expected)
-    return completed(spec, folder, digest, params, time.perf_counter() - start)
+        refuse_taken(folder, resume=False)
+        make_folder(folder)
+        with locked(folder):
+            refuse_taken(folder, resume=False)
+            write_spec(spec, folder)
+            (folder / "aggregates").mkdir()
+            conditions = conditions_here(setup)
+            keep_conditions(folder, conditions)
+            server.start()
+            say(
+                f"listening on {place} for {expected} devices; start each with: fedfleet device --server {place} --client N"
+            )
+            start = time.perf_counter()
+            written, params = _serve_in(setup, conditions, desk, folder, expected)
+            return completed(spec, folder, written, params, time.perf_counter() - start, key=key)
 
 
-def _serve_in(setup: Setup, desk: TaskDesk, folder: Path, devices: int) -> tuple[str, dict[str, Any]]:
-    journal = journals.create(folder / "run.db")
+def _serve_in(
+    setup: Setup, conditions: Conditions, desk: TaskDesk, folder: Path, devices: int
+) -> tuple[Written, dict[str, Any]]:
+    journal = journals.create(folder / "run.db", identity(folder, "served"))
     try:
-        with executing(setup) as execute:
+        with executing(setup, conditions.stacked_form()) as execute:
             done = serve(setup.plan, setup.world, execute, desk, devices=devices, journal=journal, folder=folder)
-        return journal.digest, done.server.params
+        journal.flush()
+        return Written(journal.digest, journal.position, journal.link), done.server.params
     finally:
         journal.close()
 

@@ -4,63 +4,173 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble, executing
-from fedfleet.app.runs.folder import Finished, check_same_spec, completed, finished, refuse_taken, take_folder
+from fedfleet.app.runs.conditions import (
+    Conditions,
+    adopted,
+    conditions_here,
+    keep_conditions,
+    kept_conditions,
+    refuse_unlike,
+)
+from fedfleet.app.runs.folder import (
+    Finished,
+    Written,
+    check_same_spec,
+    completed,
+    finished,
+    make_folder,
+    refuse_taken,
+    write_spec,
+)
+from fedfleet.app.runs.own import Own, judged, keep, reopened
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event
+from fedfleet.core.parts import Executor
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.folder import Checkpoints, restore
+from fedfleet.runtime.checkpoints import Checkpoints, Restored, restore
+from fedfleet.runtime.journal import Journal
+from fedfleet.runtime.lock import locked
 from fedfleet.runtime.memory import ClientMemory
-from fedfleet.runtime.simulate import simulate
+from fedfleet.runtime.seals import begun_otherwise, changed, identity, read_seal
+from fedfleet.runtime.signing import load_private_key
+from fedfleet.runtime.simulate import Hear, simulate
 
 Watch = Callable[[Sequence[Event]], None]
 
 
-def perform(spec: Spec, out: Path, *, resume: bool = False, watch: Watch | None = None) -> Finished:
-    """Run a spec in a folder; with `resume`, go on from the last checkpoint there."""
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Who hears of a run while it goes on: `watch` of its events, `hear` of them with the simulation that they come from."""
+
+    watch: Watch | None = None
+    hear: Hear | None = None
+
+
+def perform(
+    spec: Spec,
+    out: Path,
+    *,
+    resume: bool = False,
+    watch: Watch | None = None,
+    hear: Hear | None = None,
+    own: Own | None = None,
+    trust: str | None = None,
+    key: Path | None = None,
+) -> Finished:
+    """Run a spec in a folder; with `resume`, go on from the last checkpoint there. `key` signs the finished run.
+
+    `own` is the task that a person gave; a folder's own one is taken up by itself, its code only if `trust` is its hash.
+    """
+    if key is not None:
+        load_private_key(key)  # before anything is trained
+    listeners = Listeners(watch, hear)
     if resume and (out / "spec.toml").is_file():
-        check_same_spec(spec, out)
-        if (out / "aggregates").is_dir():
-            raise BadInput(
-                f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
-            )
-        if (out / "metrics.json").is_file():
-            return finished(out)
-        setup = assemble(spec)
-    else:
-        refuse_taken(out, resume=resume)
-        setup = assemble(spec)  # before anything is written: a spec that cannot run leaves no trace
-        take_folder(spec, out, resume=resume)
+        with locked(out):
+            return _resumed(spec, out, own, trust, listeners, key)
+    refuse_taken(out, resume=resume)
+    setup = _assembled(spec, own)  # before anything is written: a spec that cannot run leaves no trace
+    make_folder(out)
+    with locked(out):
+        refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
+        return _begun(setup, own, out, listeners, key)
+
+
+def _assembled(spec: Spec, own: Own | None) -> Setup:
+    return assemble(spec, own.task) if own else assemble(spec)
+
+
+def _begun(setup: Setup, own: Own | None, out: Path, listeners: Listeners, key: Path | None) -> Finished:
+    write_spec(setup.spec, out)
+    if own is not None and own.given.model is not None:
+        keep(own, out, setup.spec.seed)
+    conditions = conditions_here(setup)
+    keep_conditions(out, conditions)
+    return _ended(setup, own, conditions, out, listeners, key)
+
+
+def _resumed(
+    spec: Spec, out: Path, own: Own | None, trust: str | None, listeners: Listeners, key: Path | None
+) -> Finished:
+    check_same_spec(spec, out)
+    if (out / "aggregates").is_dir():
+        raise BadInput(
+            f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
+        )
+    seal = read_seal(out)
+    if seal is not None:
+        wrong = changed(out, seal)
+        if wrong is not None:
+            raise RunFailed(f"{out}: {wrong}; fedfleet replay {out} says more")
+        return finished(out)
+    if not (out / "run.db").is_file():  # stopped before its first event: nothing is lost by beginning again
+        own = own or reopened(out, spec, trust)
+        return _begun(_assembled(spec, own), own, out, listeners, key)
+    wrong = begun_otherwise(out, journals.identity_of(out / "run.db"))
+    if wrong is not None:
+        raise BadInput(f"{out}: {wrong}; put it back, or begin again in another folder")
+    kept = kept_conditions(out)
+    refuse_unlike(out, kept)
+    spec, remarks = adopted(spec, kept)
+    for remark in remarks:
+        say(remark)
+    own = own or reopened(out, spec, trust)
+    return _ended(_assembled(spec, own), own, kept, out, listeners, key)
+
+
+def _ended(
+    setup: Setup, own: Own | None, conditions: Conditions, out: Path, listeners: Listeners, key: Path | None
+) -> Finished:
     start = time.perf_counter()
-    digest, params = _simulate_in(setup, out, watch)
-    return completed(spec, out, digest, params, time.perf_counter() - start)
+    written, params = _simulate_in(setup, conditions, out, listeners)
+    seconds = time.perf_counter() - start
+    return completed(setup.spec, out, written, params, seconds, more=partial(judged, own, params), key=key)
 
 
-def _simulate_in(setup: Setup, out: Path, watch: Watch | None) -> tuple[str, dict[str, Any]]:
-    path = out / "run.db"
-    with executing(setup, out / "executor.json") as execute:
-        journal = journals.reopen(path) if path.is_file() else journals.create(path)
+def _simulate_in(
+    setup: Setup, conditions: Conditions, out: Path, listeners: Listeners
+) -> tuple[Written, dict[str, Any]]:
+    limit = setup.spec.run["memory_mb"] << 20
+    with executing(setup, conditions.stacked_form()) as execute:
+        journal, back = _taken_up(setup, execute, out, limit)
         try:
-            limit = setup.spec.run["memory_mb"] << 20
-            found = restore(out, setup.plan, setup.world, execute, eager=False, limit=limit)
-            sim, position = found or (None, 0)
-            journal.truncate(position)
-            for note in execute.notes if sim is None else ():
+            for note in execute.notes if back.sim is None else ():
                 journal.remark(note)
                 say(note)
-            keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], sim.state.book.version if sim else 0)
-            memory = ClientMemory(out, limit)
+            saved_at = back.sim.state.book.version if back.sim else 0
+            keeper = Checkpoints(out, journal, setup.spec.run["checkpoint_every"], saved_at)
             done = simulate(
                 setup.plan, setup.world, execute,
-                journal=journal, keeper=keeper, resume=sim, memory=memory, watch=watch,
+                journal=journal, keeper=keeper, resume=back.sim, memory=ClientMemory(out, limit),
+                watch=listeners.watch, hear=listeners.hear,
             )  # fmt: skip
             for remark in execute.remarks() if execute.remarks else ():
                 journal.remark(remark)
-            return journal.digest, done.state.server.params
+            journal.flush()
+            return Written(journal.digest, journal.position, journal.link), done.state.server.params
         finally:
             journal.close()
+
+
+def _taken_up(setup: Setup, execute: Executor, out: Path, limit: int) -> tuple[Journal, Restored]:
+    """The journal, cut off where the newest checkpoint that belongs to it was made; damage is said and kept as a remark."""
+    path = out / "run.db"
+    if not path.is_file():
+        return journals.create(path, identity(out)), Restored(None, 0)
+    held = journals.checked(path)
+    back = restore(out, setup.plan, setup.world, execute, eager=False, limit=limit, links=held.links)
+    damages = (*((f"{path}: {held.fault}",) if held.fault else ()), *back.damages)
+    journal = journals.salvaged(path, back.position, held.links) if held.fault else journals.reopen(path)
+    journal.truncate(back.position)
+    for damage in damages:
+        remark = f"{damage}; the run goes on from {f'row {back.position}' if back.position else 'its beginning'}"
+        say(remark)
+        journal.remark(remark)
+    return journal, back

@@ -15,9 +15,14 @@ from fedfleet.core.errors import BadInput
 
 def load_spec(path: str | Path, words: Sequence[str] = ()) -> Spec:
     """Read a spec file, apply `key=value` words to it and resolve it."""
+    return resolve(with_words(read_table(path), words), Path(path).stem)
+
+
+def read_table(path: str | Path) -> dict[str, Any]:
+    """A spec file as it is."""
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise BadInput(f"there is no spec file {path}") from None
     except IsADirectoryError:
@@ -26,7 +31,6 @@ def load_spec(path: str | Path, words: Sequence[str] = ()) -> Spec:
         raise BadInput(f"cannot read the spec {path}: {wrong}") from None
     except (ValueError, RecursionError) as wrong:  # also of numbers with thousands of digits
         raise BadInput(f"the spec {path} is not valid TOML: {wrong}") from None
-    return resolve(with_words(table, words), path.stem)
 
 
 def with_words(table: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import MinLen
 
 from fedfleet.app.spec.record import TABLES, Spec
 from fedfleet.app.spec.settings import override_settings, run_settings, world_settings
@@ -33,18 +35,19 @@ _WORLD_OPTIONAL = {"users": "users"}  # what a spec may leave out altogether
 def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None = None) -> Spec:
     """Check a spec against the builders' signatures and fill in every default.
 
-    `own_task` names a task that was given as objects instead of by name.
+    `own_task` names a task that was given as objects instead of by name; the spec of such a run holds that name.
     """
     for key in table:
         if key not in TABLES:
             raise BadInput(f"the spec has no table or key {key!r}{nearest(key, TABLES)}")
+    own = {"use": "own", "content": own_task} if own_task else _own_task(table.get("task"))
     parts = {
         key: resolve_part(kind, as_table(table.get(key, {}), key), key, default)
         for key, (kind, default) in _DEFAULT_PARTS.items()
-        if not (key == "task" and own_task)
+        if not (key == "task" and own)
     }
-    if own_task:
-        parts["task"] = {"use": "own", "content": own_task}
+    if own:
+        parts["task"] = own
     world = _world(as_table(table.get("world", {}), "world"))
     edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
@@ -62,6 +65,17 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
         run=check_table(run_settings, as_table(table.get("run", {}), "run"), "run"),
         override=[_override(o, i, parts["algorithm"]) for i, o in enumerate(overrides)],
     )
+
+
+def _own_task(task: Any) -> Table | None:
+    """The table of a person's own task, as the spec of its run holds it: the name of its content, and of its loss if it has one."""
+    if not isinstance(task, Mapping) or task.get("use") != "own" or "content" not in task:
+        return None
+    return {"use": "own", **check_table(_own_settings, {k: v for k, v in task.items() if k != "use"}, "task")}
+
+
+def _own_settings(*, content: Annotated[str, MinLen(1)], loss: str | None = None) -> None:
+    """The keys of an own task."""
 
 
 def _world(table: Mapping[str, Any]) -> Table:

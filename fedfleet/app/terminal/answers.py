@@ -15,6 +15,14 @@ from fedfleet.core.errors import BadInput, FedFleetError
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print one JSON object on standard output, and nothing else there.")
 ]
+SigningKey = Annotated[
+    Path | None,
+    typer.Option(metavar="KEY", help="Sign the finished run with this Ed25519 private key (OpenSSH or PEM)."),
+]
+TrustCode = Annotated[
+    str | None,
+    typer.Option(metavar="HASH", help="Run the code of an own model that lies in the folder, if this is its hash."),
+]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
 _LONG_WORD = re.compile(r"\S{400,}")

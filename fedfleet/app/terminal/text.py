@@ -11,7 +11,8 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"{answer['rounds']} rounds, {answer['commits']} commits in {span(answer['virtual_seconds'])} of virtual time "
         f"({answer['wall_seconds']:.1f} s of real time), stopped by {metrics.get('stopped_by')}",
         f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
-        f"worst tenth {percent(answer['accuracy_bottom10'])}",
+        f"10th-percentile client {percent(answer['accuracy_bottom10'])}, "
+        f"mean of the worst tenth {percent(metrics.get('accuracy_worst10_mean'))}",
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
@@ -19,14 +20,27 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
 
 
 def shown_replay(answer: dict[str, Any]) -> str:
-    """What a replay verified."""
-    model = {"identical": "the stored model is identical", "not written yet": "the run has not ended yet"}[
-        answer["model_file"]
+    """What a replay verified, and what it could not."""
+    lines = [
+        f"replayed {answer['rows']} rows with {answer['commits']} models: nothing contradicts what the run is",
+        f"verified: {', '.join(answer['verified'])}",
+        f"not verified: {', '.join(answer['not_verified'])}{'; ' + answer['because'] if answer['because'] else ''}",
+        f"digest {answer['digest'][:16]}{'' if answer['ended'] else '; the run has not ended yet'}",
     ]
+    return "\n".join(lines)
+
+
+def shown_verify(answer: dict[str, Any]) -> str:
+    """What the seals of a run prove."""
+    sealed = "sealed" if answer["sealed"] else "not sealed yet: the run has not ended"
+    signed = (
+        f"signed by {answer['signed_by']}"
+        if answer["signed_by"]
+        else "not signed: whoever can write it can seal it anew"
+    )
     return (
-        f"replayed {answer['facts']} facts: all {answer['outcomes']} outcomes and {answer['commits']} models follow from them "
-        f"(verified by {answer['verified_by']})\nfinal state rebuilt, model {answer['model_hash'][:16]}; {model}\n"
-        f"digest {answer['digest'][:16]}"
+        f"{answer['out']} is {sealed}, {signed}\nunchanged: {', '.join(answer['verified'])}\n"
+        f"not verified: {', '.join(answer['not_verified'])}\ndigest {answer['digest'][:16]}"
     )
 
 
@@ -68,8 +82,8 @@ def shown_measures(answer: dict[str, Any]) -> str:
     for name, meaning in _MEANING.items():
         if name in answer:
             got = answer[name]
-            error = got["sd"] / got["seeds"] ** 0.5
-            lines.append(f"{name:<10} {got['value']:>10.4g} +- {error:<9.2g} {meaning}")
+            lines.append(f"{name:<10} {got['value']:>10.4g}  {interval(got):<46} {meaning}")
+    lines += [f"note: {note}" for name in _MEANING if name in answer for note in answer[name]["notes"]]
     scores = answer.get("per_state")
     if scores:
         values = sorted(scores.values())
@@ -116,6 +130,18 @@ def shown_fetch(answer: dict[str, Any]) -> str:
         came = "fetched" if f["fetched_bytes"] else "already there"
         lines += [f"{f['file']}: {size(f['bytes'])}, {came}, {f['checked']}", f"    sha256 {f['sha256']}"]
     return "\n".join([*lines, f"terms: {answer['terms']}", *(f"use as {words}" for words in answer["use"])])
+
+
+def interval(got: dict[str, Any]) -> str:
+    """The labelled interval of a metric.
+
+    >>> interval({"ci95": [0.9, 1.1], "seeds": 3})
+    '95 % interval 0.9 to 1.1 over 3 seeds'
+    """
+    if got["ci95"] is None:
+        return "one seed, so no interval"
+    low, high = got["ci95"]
+    return f"95 % interval {low:.4g} to {high:.4g} over {got['seeds']} seeds"
 
 
 def percent(x: float | None) -> str:

@@ -6,6 +6,7 @@ VERBS: dict[str, str] = {
     "run": "fedfleet.app.verbs.run:run",
     "report": "fedfleet.app.verbs.report:report",
     "replay": "fedfleet.app.verbs.replay:replay",
+    "verify": "fedfleet.app.verbs.verify:verify",
     "list": "fedfleet.app.verbs.list:list_parts",
     "sample": "fedfleet.app.verbs.sample:sample",
     "measure": "fedfleet.app.verbs.measure:measure",

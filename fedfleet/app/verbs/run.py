@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, Interrupted, answer, say
+from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, TrustCode, answer, say
 
 
 def run(
@@ -20,6 +20,8 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint in the folder.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Check the spec and stop.")] = False,
     ray_address: Annotated[str | None, typer.Option(help="Train on the Ray cluster at this address.")] = None,
+    trust_code: TrustCode = None,
+    sign: SigningKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Train by a spec in virtual time, and write a run folder with journal, model, metrics and report."""
@@ -46,7 +48,7 @@ def run(
     folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
     try:
         with progress(resolved.stop["rounds"], quiet=as_json) as watch:
-            done = perform(resolved, folder, resume=resume, watch=watch)
+            done = perform(resolved, folder, resume=resume, watch=watch, trust=trust_code, key=sign)
     except KeyboardInterrupt:
         again = ["fedfleet run", str(spec), *(words or ()), "--resume --out", str(folder)]
         raise Interrupted(f"interrupted; resume with: {' '.join(again)}") from None

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder, write_page
+from fedfleet.app.terminal.answers import AsJson, answer, check_folder, say, write_page
 from fedfleet.app.terminal.commands import Group, Late, Verb
 from fedfleet.core.limits import LAST_SEED, MOST_CLIENTS
 
@@ -22,7 +22,8 @@ MEANING = {
     "kinds": "Number of kinds of device",
     "sigma": "How much the kinds differ in speed, in units of the base's own spread",
     "mean_mbps": "Mean speed in Mbit/s",
-    "alpha": "Concentration: the larger, the more evenly clients are spread over the kinds or states",
+    "alpha": "Concentration: the larger, the more evenly clients are spread over the kinds or states; dpcsm: at most 100",
+    "support": "paper semantics: no speed outside those of the base, or all below 1 kbit/s raised to that floor",
     "distribution": "How common each of the 72 configurations is",
     "seconds_per_sample": "Inference time of a sample on one core, in seconds",
     "start_rank": "Rank of the best state in the fleet; 0 is the best of the base",
@@ -107,11 +108,15 @@ def _states(
 
     _check_files(out, picture)
     asked = _table("states", sampler, given)
-    table = sample_states(asked, clients, seed, **({} if scores is None else {"score": read_scores(scores)}))
+    given_scores = {} if scores is None else {"score": read_scores(scores)}
+    warned: list[str] = []
+    table = sample_states(asked, clients, seed, warn=warned.append, **given_scores)
     saved = save_states(table, out)
     if picture is not None:
         write_page("--picture", picture, states_page(table))
-    answer(saved, as_json, shown_metrics)
+    answer({**saved, "warnings": warned}, as_json, lambda found: shown_metrics(saved))
+    for warning in warned:
+        say(f"WARNING: {warning}")
 
 
 devices = Late(lambda: _with_sampler_options("devices", _devices))

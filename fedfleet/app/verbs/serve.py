@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer
+from fedfleet.app.terminal.answers import AsJson, SigningKey, answer
 from fedfleet.core.limits import MOST_CLIENTS
 
 
@@ -30,6 +30,7 @@ def serve(
             help="How many devices to wait for before round 1; default: the size of the cohort.",
         ),
     ] = None,
+    sign: SigningKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a run to real device processes over gRPC. A first version: no encryption, and a killed server starts anew."""
@@ -37,6 +38,6 @@ def serve(
     from fedfleet.app.runs.network import serve_run
     from fedfleet.app.terminal.text import shown_run
 
-    done = serve_run(spec, words or [], out, address, devices)
+    done = serve_run(spec, words or [], out, address, devices, sign)
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))

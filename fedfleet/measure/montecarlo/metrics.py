@@ -24,6 +24,7 @@ from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.sharing import everyones_row
 from fedfleet.measure.montecarlo.settings import Settings
+from fedfleet.measure.seeds import interval95
 
 NAMES = ("DevMC-R", "DevMC-T", "StatMC-R", "StatMC-T", "InterMC-R", "InterMC-T")
 _MOST_SEEDS = 10_000
@@ -44,6 +45,12 @@ class Measured:
     sd: float
     seconds: float
     values: Floats
+
+    @property
+    def ci95(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean over seeds, by Student's t, cut at 0 (no metric is negative); None for one seed."""
+        found = interval95(self.values)
+        return None if found is None else (max(found[0], 0.0), found[1])
 
 
 def kernel() -> Simulate:

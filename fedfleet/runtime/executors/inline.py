@@ -12,7 +12,7 @@ from torch.func import functional_call
 
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import FedFleetError, RunFailed
-from fedfleet.core.parts import Executor, Job, Task, Trial
+from fedfleet.core.parts import Executor, Job, Loss, Task, Trial
 from fedfleet.core.passes import SECOND, Batch, BatchPlan, Carried, LocalPass
 from fedfleet.core.records import Ints, Report, Score
 from fedfleet.core.rng import orders
@@ -50,7 +50,7 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
         for trial in trials:
             if loaded is None or loaded[0] != id(trial.params):
                 loaded = (id(trial.params), tensors(trial.params))
-            yield score(module, loaded[1], x, y, trial.rows)
+            yield score(module, loaded[1], x, y, trial.rows, task.loss)
 
     return Executor("inline", train, evaluate)
 
@@ -157,7 +157,11 @@ class _Stage:
         def mean(values: torch.Tensor) -> torch.Tensor:
             return values.reshape(1, len(rows), -1).mean((1, 2))
 
-        loss = self.stage.objective(forward, params, second, self.carried, Batch(x, y, mean)).reshape(())
+        def apart(function: Any, outputs: torch.Tensor) -> torch.Tensor:
+            return function(outputs, y)
+
+        batch = Batch(x, y, mean, apart)
+        loss = self.stage.objective(forward, params, second, self.carried, batch).reshape(())
         value = float(loss.detach())
         return loss, value * len(rows), value * value * len(rows)
 
@@ -192,7 +196,7 @@ def batches(plan: BatchPlan, job: Job, stage: int = 0) -> Iterator[Ints]:
             return
 
 
-def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: Ints) -> Score:
+def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: Ints, own: Loss | None = None) -> Score:
     """Correct answers, number of samples and mean loss on these rows."""
     correct, loss = 0, 0.0
     with torch.no_grad():
@@ -200,7 +204,10 @@ def score(module: Any, params: Tensors, x: torch.Tensor, y: torch.Tensor, rows: 
             batch = torch.from_numpy(rows[a : a + EVALUATION_BATCH])
             logits = functional_call(module, params, (x[batch],))
             correct += int((logits.argmax(1) == y[batch]).sum())
-            loss += float(torch.nn.functional.cross_entropy(logits, y[batch], reduction="sum"))
+            if own is None:
+                loss += float(torch.nn.functional.cross_entropy(logits, y[batch], reduction="sum"))
+            else:  # one value for each sample, or one for all of them
+                loss += float(own.of(logits, y[batch]).mean()) * len(batch)
     return Score(correct, len(rows), loss / max(len(rows), 1))
 
 

@@ -23,7 +23,7 @@ from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Phase, RunState, endings
 from fedfleet.runtime.acting import carry_out
-from fedfleet.runtime.audit import keep_aggregate
+from fedfleet.runtime.aggregates import keep_aggregate
 from fedfleet.runtime.foreseen import check_sees, roster_of
 from fedfleet.runtime.gather import evaluate, fold_reports
 from fedfleet.runtime.journal import Journal

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import numpy as np
@@ -12,6 +13,32 @@ from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
 
 RELEASED_SEED = 2022
+LARGEST_ALPHA = 100.0  # where the paper's grid ends
+_LEFT = 0.05  # so much of the stick may be left for the last state before the dial turns round
+
+
+def warnings(
+    alpha: float, *, states: int | None = None, semantics: Literal["paper", "released"] = "paper"
+) -> list[str]:
+    """What to say about an alpha beyond the range in which a larger one gives more different states: 0 < alpha <= 100.
+
+    A stick over `states` states (from the start rank downwards) leaves (alpha / (1 + alpha))^(states - 1) to the last of them on
+    average. Of 700 states, 100 clients have 71 different ones at alpha = 100, 79 at 200, 47 at 1,000 and 7 at 10,000; a small base
+    turns round earlier. The released sampler opens states one by one and does not turn round.
+
+    >>> warnings(4.0), len(warnings(1000.0)), warnings(1000.0, semantics="released")
+    ([], 1, [])
+    """
+    left = 0.0 if states is None or states < 2 else math.exp(-(states - 1) * math.log1p(1.0 / alpha))
+    if semantics == "released" or (alpha <= LARGEST_ALPHA and left <= _LEFT):
+        return []
+    whose = "what is left of the stick goes to the worst state"
+    if states is not None:
+        whose = f"about {100 * left:.0f} % of the clients get the worst of the {states} states"
+    return [
+        f"alpha {alpha:g} is beyond DPCSM's range (at most {LARGEST_ALPHA:g}, less for a small base): {whose}, and a larger alpha "
+        "gives fewer different states; lower alpha, or draw states uniformly"
+    ]
 
 
 def ranked(base: StateTable, scores: Floats) -> Ints:
@@ -31,7 +58,7 @@ def sample_dpcsm(
     semantics: Literal["paper", "released"],
     seed: int | None,
 ) -> StateTable:
-    """States of `clients` clients, taken from rank `start_rank` (0-based) downwards.
+    """States of `clients` clients, taken from rank `start_rank` (0-based) downwards; alpha up to 100, see `warnings`.
 
     `paper`: clients are drawn independently from the stick b_i ~ Beta(1, alpha), pi_i = b_i (1 - what is broken off before),
     the rest to the last state. `released`: sticks are broken one after the other, as clients ask for a new one, so that the

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -14,6 +16,9 @@ from fedfleet.core.sharing import rows_taken
 
 _LIST = 25  # speeds per kind in paper semantics: normal quantiles, scaled to unit variance
 _SLOWEST_KBPS = 1.0
+_WIDE = 1e6  # a normal so many times wider than its support is uniform on it, to rounding
+
+Support = Literal["base", "floor"]
 
 
 def sample_dpgmm(
@@ -26,17 +31,25 @@ def sample_dpgmm(
     alpha: float,
     semantics: Literal["paper", "released"],
     seed: int,
+    support: Support = "base",
 ) -> DeviceTable:
     """Devices of `clients` clients.
 
     `paper`: weights ~ Dir(alpha / K_n); mu_k ~ N(mu_0, (sigma sigma_0)^2); speeds of kind k ~ N(mu_k, sigma_k^2), as a list of
-    quantiles, where sigma_k is the spread of a device drawn from the base; speeds below 1 kbit/s are cut off there.
+    quantiles, where sigma_k is the spread of a device drawn from the base. Normals reach below zero, where no speed is, and
+    the theorem does not say what becomes of that part. `support` does:
+
+    - `base` truncates: mu_k is drawn given that it lies within the means of the base's devices, and speeds given that they
+      lie within its measurements, both scaled so that the base's mean is mu_0. Nothing piles up at a limit.
+    - `floor` raises what lies below 1 kbit/s to it, as earlier versions did. From sigma = 1 on a part of the speeds sits
+      there, each such trip takes weeks, and these trips alone decide DevMC-T and InterMC-T.
+
     `released`: weights ~ Dir(alpha per component), and kind k is the base device whose mean is nearest to mu_k and not yet
     taken, with its own measurements; the draws are those of numpy's default_rng in the published order.
     """
     if semantics == "released":
         return _released(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed)
-    return _paper(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed)
+    return _paper(base, clients, kinds, sigma, mean_kbps_wanted, alpha, seed, support)
 
 
 def _released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int) -> DeviceTable:
@@ -61,22 +74,61 @@ def _released(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, al
     return take_devices(base, device_of[labels])
 
 
-def _paper(base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int) -> DeviceTable:
+def _paper(
+    base: DeviceTable, n: int, kinds: int, sigma: float, mu: float, alpha: float, seed: int, support: Support
+) -> DeviceTable:
     rng = stream(seed, "dpgmm")
     weights = rng.dirichlet(np.full(kinds, alpha / kinds))
     labels = rng.choice(kinds, size=n, p=weights)
-    sigma_0 = float(mean_kbps(base).std())
-    centres = rng.normal(mu, sigma * sigma_0, kinds)
+    wide = sigma * float(mean_kbps(base).std())
+    centres = rng.normal(mu, wide, kinds)
     model = rng.integers(len(base), size=kinds)  # whose spread, compute and latency a kind has
-    spread = _spreads(base)[model]
-    speeds = np.maximum(centres[:, None] + spread[:, None] * _unit_quantiles(), _SLOWEST_KBPS)
     used, of = rows_taken(None, kinds, labels)
-    like, n_used = unshared_devices(take_devices(base, model[used])), len(used)
+    spread, n_used = _spreads(base)[model[used]], len(used)
+    if support == "floor":
+        speeds = np.maximum(centres[used, None] + spread[:, None] * _unit_quantiles(), _SLOWEST_KBPS)
+    else:
+        speeds = _within(base, mu, (centres[used] - mu) / (wide or 1.0), wide, spread)
+    like = unshared_devices(take_devices(base, model[used]))
     return DeviceTable(
         np.array([f"kind-{kind}" for kind in used.tolist()], np.str_),
-        speeds[used].ravel(), np.arange(n_used + 1, dtype=np.int64) * _LIST, np.zeros(0), np.zeros(n_used + 1, np.int64),
+        speeds.ravel(), np.arange(n_used + 1, dtype=np.int64) * _LIST, np.zeros(0), np.zeros(n_used + 1, np.int64),
         like.seconds_per_sample, like.latency, like.cores, like.memory_mb, like.seconds_per_batch, of,
     )  # fmt: skip
+
+
+def _within(base: DeviceTable, mu: float, z: Floats, wide: float, spread: Floats) -> Floats:
+    """The speeds of kinds whose means stand at these normal scores, inside the base's support brought to the mean mu."""
+    means = mean_kbps(base)
+    scale = mu / float(means.mean())
+    centres = truncated(
+        np.full(len(z), mu), np.full(len(z), wide), z[:, None], scale * means.min(), scale * means.max()
+    )
+    return truncated(
+        centres[:, 0], spread, _unit_quantiles()[None, :], scale * base.down.min(), scale * base.down.max()
+    )
+
+
+def truncated(mu: Floats, sd: Floats, z: Floats, low: float, high: float) -> Floats:
+    """Standard normal scores z [rows or 1, columns] as values of N(mu, sd^2) given low <= x <= high; ranks stay.
+
+    Where the limits are far away that is mu + sd z. `mu` must lie within them.
+
+    >>> truncated(np.array([5.0]), np.array([1.0]), np.array([[-1.0, 0.0]]), -100.0, 100.0).round(9)
+    array([[4., 5.]])
+    """
+    safe = np.where(sd > 0, sd, 1.0)
+    below, above = (_each(NormalDist().cdf, (limit - mu) / safe)[:, None] for limit in (low, high))
+    share = _each(NormalDist().cdf, z)
+    place = np.clip(below + share * (above - below), 2.0**-1000, 1.0 - 2.0**-53)
+    found = mu[:, None] + safe[:, None] * _each(NormalDist().inv_cdf, place)
+    # Rounding of `place` would show there: the limit of a very wide normal is uniform, that of a narrow one its mean.
+    found = np.where((sd > _WIDE * (high - low))[:, None], low + share * (high - low), found)
+    return np.clip(np.where((sd > 0)[:, None], found, mu[:, None]), low, high)
+
+
+def _each(function: Callable[[float], float], values: Floats) -> Floats:
+    return np.array([function(x) for x in values.ravel().tolist()]).reshape(values.shape)
 
 
 def _spreads(base: DeviceTable) -> Floats:
@@ -88,7 +140,5 @@ def _spreads(base: DeviceTable) -> Floats:
 
 def _unit_quantiles() -> Floats:
     """Quantiles of the standard normal at the middles of equal shares, scaled to variance one."""
-    from statistics import NormalDist
-
     q = np.array([NormalDist().inv_cdf((i + 0.5) / _LIST) for i in range(_LIST)])
     return q / q.std()

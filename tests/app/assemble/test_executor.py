@@ -15,10 +15,13 @@ def test_an_executor_is_made_by_name(execute, name):
         assert made.name.startswith(name)
 
 
-def test_the_chosen_form_is_kept_where_it_is_told(tmp_path):
+@pytest.mark.parametrize("form", ["merged", "loop"])
+def test_the_stacked_executor_takes_the_form_that_it_is_given(form):
+    from fedfleet.runtime.executors.stacked.forms import Form
+
     setup = assemble(resolve({**SPEC, "run": {"execute": "stacked"}}))
-    with executing(setup, tmp_path / "executor.json"):
-        assert (tmp_path / "executor.json").is_file()
+    with executing(setup, Form(form, 1)) as made:
+        assert form in made.name
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,20 @@ def test_what_can_be_measured_depends_on_what_is_given(tmp_path):
     assert got["seeds"] == 3 and got["sd"] >= 0
 
 
+def test_every_metric_has_an_interval_and_says_what_decides_it(tmp_path):
+    slow = [{"id": "slow", "down_kbps": [1.0], "up_kbps": None, "seconds_per_sample": 0.05}]
+    fast = [{"id": f"d{i}", "down_kbps": [4e4], "up_kbps": None, "seconds_per_sample": 0.05} for i in range(29)]
+    (tmp_path / "d.json").write_text(json.dumps({"format": "fedfleet/devices@1", "devices": slow + fast}))
+    got = measure_fleet(str(tmp_path / "d.json"), None, QUICK, seeds=3)
+    low, high = got["DevMC-T"]["ci95"]
+    assert low <= got["DevMC-T"]["value"] <= high
+    (note,) = got["DevMC-T"]["notes"]
+    assert note.startswith("one device, slow (1 of 30 clients), decides DevMC-T")
+    assert got["DevMC-R"]["notes"] == []
+    assert measure_fleet(str(tmp_path / "d.json"), None, QUICK, seeds=1)["DevMC-R"]["ci95"] is None
+    assert json.dumps(got), "plain numbers"
+
+
 def test_a_fleet_lies_at_no_distance_from_itself(tmp_path):
     devices, states = map(str, fleet(tmp_path))
     got = measure_fleet(devices, None, QUICK, seeds=1, only=["DevMC-R"], against=devices)["against"]

@@ -5,7 +5,8 @@ import pytest
 from fedfleet.app.demo.study import FLEETS, PACES
 from fedfleet.app.pages.demo import fleets_page
 
-METRICS = {f"{kind}-{form}": 0.5 for kind in ("DevMC", "StatMC", "InterMC") for form in "RT"}
+MEASURED = {"value": 0.5, "ci95": [0.4, 120.0], "seeds": 3, "notes": []}
+METRICS = {f"{kind}-{form}": MEASURED for kind in ("DevMC", "StatMC", "InterMC") for form in "RT"}
 
 
 @pytest.fixture
@@ -26,3 +27,11 @@ def test_every_fleet_is_described_measured_and_shown(page):
 def test_headings_of_the_metrics_are_grouped(page):
     assert page.count('colspan="3"') == 2
     assert page.count("<svg") == 1 + 2 * len(FLEETS) * len(PACES)
+
+
+def test_waiting_has_a_labelled_interval_and_its_notes(page, tiny_run):
+    assert page.count("<td>0.5 [0.4 to 120]</td>") == 9
+    assert "the 95 % interval of the mean over 3 seeds" in page
+    noted = {**METRICS, "DevMC-T": {**MEASURED, "notes": ["one device, <x>, decides it"]}}
+    told = fleets_page({("mild", "deadline"): tiny_run}, {"mild": noted})
+    assert "mild: one device, &lt;x&gt;, decides it." in told

@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 
 from fedfleet.app.demo.study import always_ready
+from fedfleet.app.fleets.sampling import sample_devices
 from fedfleet.app.pages.fleets import devices_page, histogram, hourly_availability, states_page, successes_page
+from fedfleet.core.fleet import take_devices
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
+from fedfleet.world.bases.canonical import write_devices
 from tests.app.specs import fleet
 
 
@@ -38,3 +41,11 @@ def test_successes_are_drawn_for_what_is_given(tmp_path, with_devices, with_stat
     text = successes_page(devices if with_devices else None, states if with_states else None, quick)
     assert text.count("<svg") == charts
     assert "each would succeed 10 times" in text
+
+
+def test_pages_do_not_grow_with_the_fleet(tmp_path):
+    small, large = (sample_devices({"use": "dpgmm"}, n, 0) for n in (5_000, 200_000))
+    assert len(devices_page(large)) < 1.1 * len(devices_page(small)) < 120_000
+    write_devices(str(tmp_path / "d.npz"), take_devices(small, np.arange(5_000) % 4_999))
+    text = successes_page(str(tmp_path / "d.npz"), None, Settings(k=5, rounds=60))
+    assert len(text) < 120_000 and "a column is 10 clients" in text

@@ -1,9 +1,24 @@
 """The report of a run."""
 
+import json
+
+import numpy as np
 import pytest
 
 from fedfleet.app.pages.report import render, report_run
 from fedfleet.core.errors import BadInput
+from fedfleet.core.events import (
+    Evaluated,
+    ModelCommitted,
+    ReportsGathered,
+    RunBegan,
+    RunEnded,
+    TaskArrived,
+    TasksDropped,
+    TasksSent,
+)
+from fedfleet.core.records import ClientScores
+from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
 
 
@@ -37,3 +52,44 @@ def test_an_empty_journal_has_nothing_to_report(run_copy):
     journals.create(run_copy / "run.db").close()
     with pytest.raises(BadInput, match="nothing to report yet"):
         report_run(run_copy)
+
+
+def large_log(clients, *, rounds=12, cohort=1000):
+    """A run on a large fleet: in each round nine of ten that were asked report, and everybody is judged at the end."""
+    rng = np.random.default_rng(0)
+    log = [RunBegan(0.0, 1, clients, "", ""), Evaluated(0.0, 0, 10, 100, 2.3)]
+    # Drawn by the square of a uniform number, so that some are asked often.
+    for r in range(rounds):
+        who = np.unique((rng.random(cohort) ** 2 * clients).astype(np.int64))
+        n, first, time = len(who), sum(len(e.clients) for e in log if isinstance(e, TasksSent)), 100.0 * r
+        columns = [np.zeros(n, np.int64), np.ones(n), np.full(n, 5.0), np.full(n, 1e6)]
+        log.append(TasksSent(time, r, r, first, who, *columns))
+        late = np.arange(n) % 10 == 0
+        tasks = first + np.arange(n)
+        log += [
+            TaskArrived(time + 50, int(t), int(c), 50.0, 1e6) for t, c in zip(tasks[~late], who[~late], strict=True)
+        ]
+        log.append(TasksDropped(time + 60, tasks[late], who[late], np.full(late.sum(), 60.0)))
+        log += [ReportsGathered(time + 60, None, tasks[~late], {}), ModelCommitted(time + 60, r, r + 1, "a", n)]
+        log.append(Evaluated(time + 60, r + 1, 10 + r, 100, 2.0 / (r + 1)))
+    total = np.full(clients, 20)
+    scores = ClientScores(np.arange(clients), rng.binomial(20, 0.8, clients), total)
+    return [*log, Evaluated(100.0 * rounds, rounds, 80, 100, 0.2, scores), RunEnded(100.0 * rounds, "rounds")]
+
+
+def test_a_report_does_not_grow_with_the_fleet():
+    sizes = {}
+    for clients in (2_000, 20_000, 1_000_000):
+        log = large_log(clients)
+        measures = summary(log)
+        page = render("large", "seed = 1", measures, log)
+        sizes[clients] = len(page.encode())
+        assert f"{clients:,} clients" in page
+        assert len(json.dumps(measures)) < 4000, "nor do the measures"
+    assert sizes[1_000_000] < 300_000 and sizes[1_000_000] < 1.2 * sizes[20_000]
+
+
+def test_the_worst_clients_are_told_by_name(tiny_run):
+    page = (tiny_run.out / "report.html").read_text()
+    assert "10th-percentile client" in page and "mean of the worst tenth of clients" in page
+    assert "<td>accuracy_bottom10</td>" in page and "<td>accuracy_worst10_mean</td>" in page

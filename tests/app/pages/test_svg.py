@@ -59,3 +59,10 @@ def test_a_timeline_has_a_row_per_name_and_a_mark_per_decision():
 def test_charts_without_data_are_drawn_empty():
     for text in (line_chart([Series("a", [], [], "red")], "x", "y"), bar_chart([], "x", "y", [], [])):
         assert f'viewBox="0 0 {WIDTH} {HEIGHT}"' in text and "nan" not in text
+
+
+def test_numbers_of_an_axis_stay_in_the_picture():
+    text = bar_chart([1.0] * 500, "x", "y", ["red"] * 500, ["a"] * 500, over=1_000_000)
+    assert f'<text x="{WIDTH - 1.0}" y="252" class="tick" text-anchor="end">1,000,000</text>' in text
+    assert text.count('text-anchor="end">1,000,000') == 1 and 'text-anchor="middle">200,000<' in text
+    assert 'text-anchor="middle">3<' in bar_chart([1.0] * 3, "x", "y", ["red"] * 3, ["a"] * 3)

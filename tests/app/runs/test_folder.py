@@ -5,7 +5,7 @@ import tomllib
 import pytest
 
 from fedfleet.app.runs import finished, opened
-from fedfleet.app.runs.folder import check_same_spec, refuse_taken, take_folder
+from fedfleet.app.runs.folder import check_same_spec, make_folder, refuse_taken, write_spec
 from fedfleet.app.spec import resolve, with_words
 from fedfleet.core.errors import BadInput
 from tests.app.specs import TINY
@@ -16,7 +16,8 @@ def tiny(*words):
 
 
 def test_a_new_folder_holds_the_spec(tmp_path):
-    take_folder(tiny(), tmp_path / "deep/out", resume=False)
+    make_folder(tmp_path / "deep/out")
+    write_spec(tiny(), tmp_path / "deep/out")
     assert resolve(tomllib.loads((tmp_path / "deep/out/spec.toml").read_text())).digest == tiny().digest
     assert [p.name for p in (tmp_path / "deep/out").iterdir()] == ["spec.toml"]
 
@@ -27,21 +28,21 @@ def test_a_folder_with_something_in_it_is_refused(tmp_path):
         refuse_taken(tmp_path, resume=False)
     with pytest.raises(BadInput, match="exists but is not a run"):
         refuse_taken(tmp_path, resume=True)
-    with pytest.raises(BadInput, match="exists"):
+    with pytest.raises(BadInput, match=r"mine.txt is a file; name a folder"):
         refuse_taken(tmp_path / "mine.txt", resume=False)
 
 
 def test_half_written_files_do_not_count(tmp_path):
     (tmp_path / "spec.toml.part").write_text("seed =")
     refuse_taken(tmp_path, resume=False)
-    take_folder(tiny(), tmp_path, resume=True)
+    write_spec(tiny(), tmp_path)
     assert not (tmp_path / "spec.toml.part").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match=r"cannot create or write the folder .* choose another with --out"):
-        take_folder(tiny(), tmp_path / "file/out", resume=False)
+        make_folder(tmp_path / "file/out")
 
 
 def test_another_spec_is_told_by_its_first_difference(tiny_run):
@@ -60,7 +61,7 @@ def test_a_finished_run_is_read_back(tiny_run):
 
 
 def test_an_unfinished_run_is_opened_and_not_finished(run_copy):
-    (run_copy / "metrics.json").unlink()
+    (run_copy / "seal.json").unlink()
     with pytest.raises(BadInput, match=r"not finished; continue it with: fedfleet run .*spec.toml --resume --out"):
         finished(run_copy)
     spec, events, ended = opened(run_copy)

@@ -38,7 +38,10 @@ def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
     assert {"spec.toml", "run.db", "model.safetensors", "metrics.json", "aggregates"} <= {
         p.name for p in done.out.iterdir()
     }
-    assert replay_run(done.out)["model_file"] == "identical"
+    found = replay_run(done.out)
+    assert {"decisions", "models", "scores"} <= set(found["verified"])
+    assert {"arrivals", "picks", "aggregates"} <= set(found["not_verified"])
+    assert "only a signature tells" in found["because"]
 
 
 def test_a_server_that_cannot_listen_leaves_no_folder(tmp_path):

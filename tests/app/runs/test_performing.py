@@ -9,11 +9,11 @@ from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.folder import restore
+from fedfleet.runtime.checkpoints import restore
 from fedfleet.runtime.simulate import simulate
 from tests.app.specs import TINY
 from tests.app.users import SPEC, Watched, alphas_of, spec_with
-from tests.runtime.test_folder import Every
+from tests.runtime.test_checkpoints import Every
 from tests.worlds import commits_at
 
 
@@ -51,7 +51,8 @@ def resumed_digests(seen, folder):
     journal.close()
     found = []
     for kept in sorted(folder.glob("kept-*")):
-        sim, position = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
+        back = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
+        sim, position = back.sim, back.position
         again = journals.reopen(folder / "run.db")
         again.truncate(position)
         if sim.state.running:
@@ -75,7 +76,8 @@ def test_users_weighed_against_others_that_are_done_survive_a_checkpoint(tmp_pat
     journal.close()
     before, compared = alphas_of(seen.reports), 0
     for kept in sorted(tmp_path.glob("kept-*")):
-        sim, _ = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
+        back = restore(kept, seen.plan, seen.setup.world, seen.execute, eager=False)
+        sim = back.sim
         assert alphas_of(sim.held) == {task: before[task] for task in sim.held}
         compared += len(sim.held)
     assert compared > 10

@@ -1,5 +1,7 @@
 """Resolving a spec: every default, and refusals that name the cure."""
 
+import tomllib
+
 import pytest
 
 from fedfleet.app.spec import resolve
@@ -55,3 +57,14 @@ def test_an_own_task_is_named_by_its_content():
     spec = resolve({}, own_task="abc")
     assert spec.task == {"use": "own", "content": "abc"}
     assert spec.digest != resolve({}, own_task="abd").digest
+
+
+def test_the_task_of_an_own_model_stays_as_it_is():
+    own = {"use": "own", "content": "abc", "loss": "focal"}
+    spec = resolve({"task": own})
+    assert spec.task == own
+    assert resolve(tomllib.loads(spec.toml())).digest == spec.digest
+    assert resolve({"task": {"use": "own", "content": "abc"}}).digest != spec.digest
+    for wrong in ({**own, "content": ""}, {**own, "content": 3}, {**own, "more": 1}):
+        with pytest.raises(BadInput, match="task"):
+            resolve({"task": wrong})

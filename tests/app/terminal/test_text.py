@@ -36,17 +36,21 @@ def test_the_end_of_a_run(tiny_run):
     text = shown_run(tiny_run.answer(), tiny_run.metrics)
     assert text.startswith("6 rounds, 6 commits in ")
     assert "stopped by rounds" in text
+    assert "10th-percentile client" in text and "mean of the worst tenth" in text
     assert text.endswith(f"see {tiny_run.out}/report.html")
 
 
-def test_metrics_stand_with_their_standard_error_and_meaning():
+def test_metrics_stand_with_a_labelled_interval_their_meaning_and_notes():
     answer = {
-        "DevMC-R": {"value": 0.5, "sd": 0.2, "seconds": 1.0, "seeds": 4},
+        "DevMC-R": {"value": 0.5, "sd": 0.2, "seconds": 1.0, "seeds": 4, "ci95": [0.4, 0.6], "notes": []},
+        "DevMC-T": {"value": 9.0, "sd": 0.0, "seconds": 1.0, "seeds": 1, "ci95": None, "notes": ["one device does it"]},
         "per_state": {"a": 0.1, "b": 0.3, "c": 0.9},
         "against": {"ks": 0.25},
     }
-    first, states, against = shown_measures(answer).splitlines()
-    assert "0.5 +- 0.1" in first and "1 is ideal" in first
+    first, second, note, states, against = shown_measures(answer).splitlines()
+    assert "0.5  95 % interval 0.4 to 0.6 over 4 seeds" in first and "1 is ideal" in first
+    assert "9  one seed, so no interval" in second and "+-" not in first + second
+    assert note == "note: one device does it"
     assert states == "3 different states: the worst scores 0.100, the median 0.300, the best 0.900"
     assert against == "ks 0.25"
 

@@ -14,10 +14,18 @@ def test_replay_rebuilds_and_says_so(tiny_run, fedfleet):
     assert code == 0
     assert got["digest"] == tiny_run.metrics["digest"]
     assert got["commits"] == tiny_run.metrics["commits"]
-    assert got["verified_by"] == "training again"
-    assert got["model_file"] == "identical"
+    assert {"models", "arrivals", "picks", "scores"} <= set(got["verified"])
+    assert got["not_verified"] == ["wall_seconds", "remarks", "checkpoints"]
     code, printed, _ = fedfleet("replay", tiny_run.out)
-    assert "follow from them" in printed
+    assert "nothing contradicts" in printed
+
+
+def test_a_quick_replay_trains_nothing_and_says_what_it_believed(tiny_run, fedfleet):
+    code, printed, _ = fedfleet("replay", tiny_run.out, "--quick", "--json")
+    got = json.loads(printed)
+    assert code == 0
+    assert {"models", "scores"} <= set(got["not_verified"]) and "arrivals" in got["verified"]
+    assert "without --quick" in got["because"]
 
 
 def test_a_folder_that_is_not_there_is_refused(fedfleet, tmp_path):
@@ -46,4 +54,7 @@ def test_a_journal_that_was_changed_does_not_replay(run_copy, fedfleet):
     db.close()
     code, _, err = fedfleet("replay", run_copy)
     assert code == 1
-    assert "not this run, or changed" in err
+    assert "of the journal lies" in err and "'committed at time" in err
+    code, _, err = fedfleet("replay", run_copy, "--quick")
+    assert code == 1
+    assert "do not fit their link" in err

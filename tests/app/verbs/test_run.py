@@ -93,7 +93,7 @@ def test_a_folder_that_exists_is_never_written_to(finished, fedfleet, tmp_path):
     other.mkdir()
     (other / "mine.txt").write_text("keep")
     refused(fedfleet("run", spec, "--resume", "--out", other), "not a run")
-    refused(fedfleet("run", spec, "--out", spec), "exists")
+    refused(fedfleet("run", spec, "--out", spec), "is a file; name a folder")
 
 
 def test_resume_with_another_spec_is_refused(finished, fedfleet):

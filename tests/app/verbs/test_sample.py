@@ -41,6 +41,18 @@ def test_the_contract_of_the_command(fedfleet, tmp_path):
         assert json.loads(fedfleet(*words)[1])["clients"] == 20
 
 
+def test_an_alpha_beyond_the_range_of_dpcsm_is_warned_of(fedfleet, tmp_path):
+    _, states = fleet(tmp_path)
+    words = ("sample", "states", "--base", states, *SCORING, "--json", "--alpha")
+    code, out, err = fedfleet(*words, 4)
+    assert (code, json.loads(out)["warnings"], err) == (0, [], "")
+    code, out, err = fedfleet(*words, 1000)
+    (warning,) = json.loads(out)["warnings"]
+    assert code == 0 and "alpha 1000 is beyond DPCSM's range" in warning and err == f"fedfleet: WARNING: {warning}\n"
+    assert "warnings" not in fedfleet(*words[:-2], "--alpha", 1000)[1], "people read it on standard error"
+    assert fedfleet(*words, 1000, "--semantics", "released")[2] == ""
+
+
 def test_samples_repeat(fedfleet, tmp_path):
     base, states = fleet(tmp_path)
     for semantics in ("paper", "released"):

@@ -26,6 +26,7 @@ from fedfleet.runtime.executors.client_half import (
 )
 from fedfleet.runtime.executors.inline import batches, inline
 from fedfleet.runtime.executors.stacked.executor import stacked
+from fedfleet.runtime.executors.stacked.folding import changes
 from tests.runtime.executors.cohorts import jobs_with, small_task, smooth
 
 PLAIN = LocalPass(sgd(), BatchPlan(4, 2), rate=0.05)
@@ -326,3 +327,13 @@ def test_slots_and_what_was_offered_become_stacks():
     assert isinstance(found, Carried)
     assert found.given["code"].tolist() == [[0.0, 0.0], [1.0, 1.0]]
     assert found.memory["control"]["c"].shape == (2, 1)
+
+
+def test_the_order_in_which_a_model_lists_its_leaves_decides_no_bit_of_the_norm():
+    draw = np.random.default_rng(0)
+    for _ in range(50):
+        update = {str(i): torch.from_numpy(draw.normal(size=(2, 7)).astype(np.float32)) for i in range(5)}
+        other = {n: update[n] for n in reversed(update)}
+        assert norms_of(update, 2).tolist() == norms_of(other, 2).tolist()
+        found = [changes(tree, None, list(tree), 2)[1].tolist() for tree in (update, other)]
+        assert found[0] == found[1]

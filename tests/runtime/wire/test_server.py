@@ -26,7 +26,7 @@ from fedfleet.learn.optimisers import sgd
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.audit import audit
+from fedfleet.runtime.audit import follow_served
 from fedfleet.runtime.journal import read
 from fedfleet.runtime.wire import device
 from fedfleet.runtime.wire.desk import TaskDesk
@@ -42,6 +42,7 @@ from fedfleet.runtime.wire.server import (
     serve,
 )
 from fedfleet.testing.toys import consensus, opaque_executor
+from tests.runtime.test_audit import numbered
 from tests.runtime.wire import fleet as processes
 from tests.runtime.wire.fleet import READINESS, fleet, wait_for
 from tests.runtime.wire.toys import LOOPBACK, errand, ready_desk, served
@@ -70,7 +71,8 @@ def test_simulation_and_wire_end_with_the_same_bytes(tmp_path: Path) -> None:
     ]
     assert hashes[0] == hashes[1]
     replayed = replay_run(ours.out)
-    assert (replayed["ok"], replayed["verified_by"], replayed["model_file"]) == (True, "kept aggregates", "identical")
+    assert (replayed["ok"], replayed["kind"]) == (True, "served")
+    assert {"models", "model.safetensors"} <= set(replayed["verified"])
     assert replayed["digest"] == served["digest"]
 
 
@@ -99,9 +101,9 @@ def test_a_toy_fleet_ends_as_its_simulation_does(tmp_path: Path, seed: int) -> N
     done, tasks, events = served(plan, world, tmp_path)
     assert tasks == [4] * 5
     assert content_hash(done.server.params) == content_hash(events_of(plan, world)[1].state.server.params)
-    found = audit(plan, world, opaque_executor(), events, tmp_path)
-    assert found.source == "kept aggregates"
-    assert content_hash(found.replayed.state.server.params) == content_hash(done.server.params)
+    found = follow_served(plan, world, opaque_executor(), numbered(events), tmp_path)
+    assert "models" in found.verified and "arrivals" in found.believed
+    assert content_hash(found.params) == content_hash(done.server.params)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +120,9 @@ def test_whatever_the_order_of_events_the_journal_replays(tmp_path: Path, pace) 
     done, _, events = served(plan, world, tmp_path)
     times = [e.time for e in events]
     assert times == sorted(times)
-    found = audit(plan, world, opaque_executor(), events, tmp_path)
-    assert content_hash(found.replayed.state.server.params) == content_hash(done.server.params)
-    assert found.replayed.commits == done.book.version
+    found = follow_served(plan, world, opaque_executor(), numbered(events), tmp_path)
+    assert content_hash(found.params) == content_hash(done.server.params)
+    assert found.commits == done.book.version
 
 
 def test_an_error_of_the_coordinator_stops_the_server_and_surfaces(tmp_path: Path, monkeypatch) -> None:

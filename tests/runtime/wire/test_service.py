@@ -153,7 +153,7 @@ def test_the_server_goes_on_and_its_journal_replays(attacked: tuple[Fleet, dict[
     assert [e.reason for e in only(RoundFailed, _events(ours))] == ["no report could be folded"]
     assert [e.folded for e in only(ModelCommitted, _events(ours))] == [2, 3]
     replayed = replay_run(ours.out)
-    assert (replayed["ok"], replayed["verified_by"], replayed["commits"]) == (True, "kept aggregates", 2)
+    assert (replayed["ok"], replayed["kind"], replayed["commits"]) == (True, "served", 2)
 
 
 # ---- a desk in this process ---------------------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""The built-in base: the same on every machine, well formed for any number of rows, and like the real traces it was fitted to."""
+"""The built-in base: the same on every machine, well formed for any number of rows, and like the real traces it was fitted to.
+
+How like is judged by the bands of 100 draws that nobody chose (benchmarks.builtin_bands); the whole judgement is in tests/soak.
+"""
 
 import hashlib
 import subprocess
@@ -11,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks import fit_builtin
+from benchmarks import builtin_bands, builtin_likeness, fit_builtin
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import availability, mean_kbps
 from fedfleet.world.bases import builtin, load_devices, load_states
@@ -120,13 +123,19 @@ def test_devices_are_like_the_real_ones(real):
     means, goal = mean_kbps(ours), mean_kbps(real[0])
     assert means.mean() == pytest.approx(goal.mean(), rel=0.03)
     assert means.std() == pytest.approx(goal.std(), rel=0.05)
-    assert not beyond(fit_builtin.device_rows(real[0], ours))
+    values = [builtin_likeness.device_values(table) for table in (real[0], ours)]
+    assert not beyond(builtin_likeness.device_rows(*values))
+    by_name = {row["what"]: row for row in builtin_bands.found_before()}
+    for what, value in values[1].items():
+        if what in by_name:
+            assert value == pytest.approx(by_name[what]["shipped"], rel=1e-4), what
+            assert values[0][what] == pytest.approx(by_name[what]["real"], rel=1e-4), what
 
 
 @needs_data
 def test_states_are_like_the_real_ones(real):
     ours = load_states("builtin")
-    assert not beyond(fit_builtin.basics(real[1], ours))
+    assert not beyond(builtin_likeness.basics(real[1], ours))
     at = [5, 25, 50, 75, 90, 99]
     assert np.percentile(availability(ours), at) == pytest.approx(
         np.percentile(availability(real[1]), at), rel=0.15, abs=2e-4
@@ -136,7 +145,7 @@ def test_states_are_like_the_real_ones(real):
 @needs_data
 def test_so_is_the_model_and_not_only_the_draw_that_is_shipped(real):
     drawn = [builtin.draw_states(builtin.fitted(), builtin.STATES, seed) for seed in OTHER_SEEDS]
-    rows = [fit_builtin.basics(real[1], states) for states in drawn]
+    rows = [builtin_likeness.basics(real[1], states) for states in drawn]
     for same in zip(*rows, strict=True):
         assert np.mean([row.ours for row in same]) == pytest.approx(same[0].real, rel=0.1), same[0].what
 
@@ -144,9 +153,62 @@ def test_so_is_the_model_and_not_only_the_draw_that_is_shipped(real):
 @needs_data
 @pytest.mark.parametrize("semantics", ["released", "paper"])
 def test_samples_of_states_are_as_hard_as_those_of_the_real_ones(real, semantics):
-    goal = fit_builtin.state_values(real[1], real[0], semantics, fit_builtin.SEEDS)
-    ours = fit_builtin.state_values(load_states("builtin"), load_devices("builtin"), semantics, fit_builtin.SEEDS)
-    assert not beyond(fit_builtin.state_rows(goal, ours, semantics))
+    goal = builtin_likeness.state_values(real[1], real[0], semantics, builtin_likeness.SEEDS)
+    ours = builtin_likeness.state_values(
+        load_states("builtin"), load_devices("builtin"), semantics, builtin_likeness.SEEDS
+    )
+    assert not beyond(builtin_likeness.state_rows(goal, ours, semantics))
+
+
+def outside(rows, metric):
+    """By how much of the real figure the band misses it, cell by cell."""
+    mine = [row for row in rows if row["what"].startswith(metric)]
+    edges = {row["what"]: row["low"] if row["real"] < row["low"] else row["high"] for row in mine if not row["inside"]}
+    return {row["what"]: edges[row["what"]] / row["real"] - 1 for row in mine if row["what"] in edges}
+
+
+def test_the_model_is_judged_by_bands_of_draws_that_nobody_chose():
+    rows = builtin_bands.found_before()
+    own = builtin.fitted()
+    assert not {own["devices"]["seed"], own["states"]["seed"], *fit_builtin.REFINING} & set(builtin_bands.DRAWS)
+    assert (len(rows), sum(row["inside"] for row in rows)) == (107, 85)
+    unlucky = {"StatMC-R released alpha=1 rank 350", "InterMC-R released alpha=1 rank 350"}
+    assert set(outside(rows, "DevMC-R")) == set() and set(outside(rows, "StatMC-R")) <= unlucky
+    assert all(abs(off) < 0.003 for what, off in outside(rows, "InterMC-R").items() if what not in unlucky)
+    assert all(abs(off) < 0.01 for off in outside(rows, "DevMC-T").values())
+    assert all(abs(off) < 0.15 for off in outside(rows, "StatMC-T").values())
+
+
+def test_the_shipped_draw_is_an_ordinary_one():
+    rows = builtin_bands.found_before()
+    assert sum(row["low"] <= row["shipped"] <= row["high"] for row in rows) == 100
+    assert min(row["place"] for row in rows) >= 0.02 and max(row["place"] for row in rows) <= 0.98
+
+
+def test_the_page_shows_what_was_found():
+    page = (Path(__file__).parents[3] / "docs/explanation/builtin-base.md").read_text()
+    assert builtin_bands.tables(builtin_bands.found_before()) in page, (
+        "paste what benchmarks.builtin_bands --show prints"
+    )
+
+
+def test_a_judgement_says_where_the_real_figure_and_the_shipped_draw_lie():
+    def row(ours):
+        return builtin_likeness.Row("x", 3.0, ours, 1.0, False)
+
+    (got,) = builtin_bands.judged([[row(float(i))] for i in range(101)], [row(50.0)])
+    assert (got["low"], got["median"], got["high"], got["first"], got["place"]) == (5.0, 50.0, 95.0, 0.0, 0.5)
+    assert not got["inside"] and builtin_bands.cell(got) == "**3 not in** 5 .. 95; 50 %"
+
+
+@needs_data
+def test_the_first_draw_and_the_shipped_one_can_be_drawn_again(real):
+    by_name = {row["what"]: row for row in builtin_bands.found_before()}
+    first, shipped = builtin_bands.DRAWS.start, builtin.fitted()["states"]["seed"]
+    for name, seed in (("first", first), ("shipped", shipped)):
+        for row in builtin_likeness.basics(real[1], builtin.draw_states(builtin.fitted(), builtin.STATES, seed)):
+            assert row.ours == pytest.approx(by_name[row.what][name], rel=1e-4)
+            assert row.real == pytest.approx(by_name[row.what]["real"], rel=1e-4)
 
 
 @needs_data

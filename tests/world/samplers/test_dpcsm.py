@@ -6,7 +6,7 @@ from scipy import stats
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateTable, client_ids
-from fedfleet.world.samplers.dpcsm import ranked, released_topics, sample_dpcsm, stick
+from fedfleet.world.samplers.dpcsm import ranked, released_topics, sample_dpcsm, stick, warnings
 from tests.worlds import traces_of
 
 
@@ -53,3 +53,33 @@ def test_paper_dpcsm_draws_independently_from_the_stick():
         hoped = np.append(weights[often], weights[~often].sum()) * n
         kept = hoped > 0
         assert stats.chisquare(seen[kept], hoped[kept]).pvalue > 1e-3
+
+
+def distinct(alpha, states, clients=100, seeds=10):
+    base, scores = some_states(states), np.linspace(1, 0, states)
+    drawn = [
+        sample_dpcsm(base, clients, scores, alpha=alpha, start_rank=0, semantics="paper", seed=s) for s in range(seeds)
+    ]
+    return np.mean([len(table.ids) for table in drawn])
+
+
+@pytest.mark.parametrize(
+    ("states", "quiet", "loud"), [(99, (1.0, 4.0, 20.0), (100.0, 1e3, 1e6)), (30, (1.0, 4.0), (50.0, 1e4))]
+)
+def test_the_dial_rises_where_nothing_is_said_and_falls_where_it_is_warned_of(states, quiet, loud):
+    assert not any(warnings(alpha, states=states) for alpha in quiet)
+    assert all(len(warnings(alpha, states=states)) == 1 for alpha in loud)
+    rising, falling = ([distinct(alpha, states) for alpha in alphas] for alphas in (quiet, loud))
+    assert rising == sorted(rising) and falling == sorted(falling, reverse=True)
+
+
+def test_the_published_grid_is_within_the_range_and_what_lies_beyond_is_said():
+    for alpha in (1, 2, 3, 4, 5, 10, 100):
+        for rank in (0, 100, 350):
+            assert warnings(alpha) == warnings(alpha, states=700 - rank) == []
+    (sentence,) = warnings(1000.0, states=700)
+    assert "alpha 1000" in sentence and "about 50 % of the clients get the worst of the 700 states" in sentence
+    assert "lower alpha" in warnings(101.0)[0]
+    for states in (None, 700):
+        assert warnings(1e6, states=states, semantics="released") == [], "it opens states one by one"
+    assert warnings(5e-324, states=700) == warnings(4.0, states=1) == warnings(4.0, states=0) == []

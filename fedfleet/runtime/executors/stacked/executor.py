@@ -70,7 +70,7 @@ def stacked(
         return fold_jobs(where, jobs, contexts, rule, server)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
-        return score_trials(where.judge, where.twins, where.x, where.y, trials, where.device)
+        return score_trials(where.judge, where.twins, where.x, where.y, trials, where.device, task.loss)
 
     def remarks() -> tuple[str, ...]:
         waste = 1.0 - where.real / where.computed if where.computed else 0.0

@@ -174,7 +174,10 @@ def changes(end: Tensors, start: Tensors | None, names: Sequence[str], clients: 
         return np.zeros((0, clients)), np.zeros(clients)
     both = [peaks_and_squares(end[n], None if start is None else start[n]) for n in filled]
     table = torch.stack([torch.stack([peak.double(), squares]) for peak, squares in both]).cpu().numpy()
-    return table[:, 0], np.sqrt(table[:, 1].sum(0))
+    by_name = sorted(
+        range(len(filled)), key=filled.__getitem__
+    )  # the order in which a model lists its leaves decides nothing
+    return table[:, 0], np.sqrt(table[by_name, 1].sum(0))
 
 
 def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:

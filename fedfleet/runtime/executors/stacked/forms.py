@@ -1,10 +1,9 @@
-"""Which form is fastest for this model here: measured once before round 1, and kept for every resumption."""
+"""Which form is fastest for this model here: measured once, before round 1."""
 
 from __future__ import annotations
 
-import json
 import time
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,18 +23,21 @@ def candidates(device: str, threads: int) -> list[tuple[str, int]]:
     return [(form, n) for form in ("merged", "loop") for n in sorted({1, threads})]
 
 
-def choose_form(task: Task, *, device: str, threads: int, keep: Path | None = None) -> tuple[str, int]:
-    """Form and threads that train a small made-up cohort fastest; the choice is read from, or written to, the run's folder."""
-    if keep is not None and keep.is_file():
-        kept = json.loads(keep.read_text())
-        return kept["form"], kept["threads"]
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A form and its number of threads, which together decide the last bits; and how long each candidate took."""
+
+    name: str
+    threads: int
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+
+def choose_form(task: Task, *, device: str, threads: int) -> Form:
+    """The form that trains a small made-up cohort fastest."""
     forms = candidates(device, threads)
     times = {f: _seconds(task, f[0], device, f[1]) for f in forms} if len(forms) > 1 else {forms[0]: 0.0}
     form, own_threads = min(times, key=lambda f: times[f])
-    if keep is not None:
-        seconds = {f"{name} x{n}": t for (name, n), t in times.items()}
-        keep.write_text(json.dumps({"form": form, "threads": own_threads, "device": device, "seconds": seconds}) + "\n")
-    return form, own_threads
+    return Form(form, own_threads, {f"{name} x{n}": t for (name, n), t in times.items()})
 
 
 def _seconds(task: Task, form: str, device: str, threads: int) -> float:

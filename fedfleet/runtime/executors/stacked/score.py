@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.func import functional_call
 
-from fedfleet.core.parts import Trial
+from fedfleet.core.parts import Loss, Trial
 from fedfleet.core.records import Score
 from fedfleet.runtime.executors.stacked.twin import Twin
 
@@ -22,24 +22,35 @@ def score_trials(
     y: torch.Tensor,
     trials: Sequence[Trial],
     device: torch.device,
+    own: Loss | None = None,
 ) -> Iterator[Score]:
-    """Scores in input order: neighbours with the same parameters in one pass, models of their own in stacks."""
+    """Scores in input order: neighbours with the same parameters in one pass, models of their own in stacks.
+
+    A loss that gives one value for many samples is asked about each shard alone.
+    """
     runs: list[list[Trial]] = []
+    alone = own is not None and own.joint
     for trial in trials:
-        if runs and trial.params is runs[-1][0].params:
+        if runs and trial.params is runs[-1][0].params and not alone:
             runs[-1].append(trial)
         else:
             runs.append([trial])
-    if twins and len(runs) > 1 and len(runs) == len(trials):
+    if own is None and twins and len(runs) > 1 and len(runs) == len(trials):
         yield from _in_stacks(twins[0], x, y, trials, device)
         return
     for run in runs:
         params = {n: torch.from_numpy(np.array(v)).to(device) for n, v in run[0].params.items()}
-        yield from _together(module, params, x, y, [t.rows for t in run], device)
+        yield from _together(module, params, x, y, [t.rows for t in run], device, own)
 
 
 def _together(
-    module, params, x: torch.Tensor, y: torch.Tensor, shards: list[np.ndarray], device: torch.device
+    module,
+    params,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    shards: list[np.ndarray],
+    device: torch.device,
+    own: Loss | None = None,
 ) -> Iterator[Score]:
     rows = torch.from_numpy(np.concatenate(shards) if shards else np.zeros(0, np.int64)).to(x.device)
     owner = np.repeat(np.arange(len(shards)), [len(s) for s in shards])
@@ -49,7 +60,7 @@ def _together(
             truth = y[part].to(device)
             logits = functional_call(module, params, (x[part].to(device),))
             right.append(logits.argmax(1) == truth)
-            losses.append(torch.nn.functional.cross_entropy(logits, truth, reduction="none"))
+            losses.append(_each(logits, truth, own))
         # Fetched once at the end: each trip across the bus would wait for the device.
         right = torch.cat(right).cpu().numpy() if right else None
         losses = torch.cat(losses).cpu().numpy().astype(np.float64) if losses else None
@@ -57,6 +68,14 @@ def _together(
     loss = np.bincount(owner, losses, len(shards))
     for i, shard in enumerate(shards):
         yield Score(int(correct[i]), len(shard), float(loss[i] / max(len(shard), 1)))
+
+
+def _each(logits: torch.Tensor, truth: torch.Tensor, own: Loss | None) -> torch.Tensor:
+    """The loss of each sample; of a joint one, its share in the value for all of them."""
+    if own is None:
+        return torch.nn.functional.cross_entropy(logits, truth, reduction="none")
+    found = own.of(logits, truth)
+    return found.reshape(()).expand(len(truth)) if own.joint else found.reshape(len(truth), -1).mean(1)
 
 
 def _in_stacks(

@@ -256,7 +256,7 @@ class StageRun:
                 return (each.sum(1) / each.shape[1]).sum()
             return ((each * weights).sum(1) / weights.sum(1)).sum()
         mean = _mean(clients, weights)
-        batch = Batch(x, y, mean)
+        batch = Batch(x, y, mean, _apart(clients, weights, y))
         found = objective(self._forward, own or {}, other or {}, self.work.carried, batch).reshape(clients)
         seen = torch.full_like(found.detach(), len(y) // clients) if weights is None else weights.sum(1)
         self._count(found.detach() * seen, found.detach().square() * seen)
@@ -309,6 +309,18 @@ def _mean(clients: int, weights: torch.Tensor | None) -> Callable[[torch.Tensor]
         return each.mean(1) if weights is None else (each * weights).sum(1) / weights.sum(1)
 
     return mean
+
+
+def _apart(clients: int, weights: torch.Tensor | None, y: torch.Tensor) -> Callable[..., torch.Tensor]:
+    """A function of all of a client's samples together is called client by client, without the padding."""
+
+    def apart(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], outputs: torch.Tensor) -> torch.Tensor:
+        width = len(y) // clients
+        sizes = [width] * clients if weights is None else weights.sum(1).long().tolist()
+        parts = [slice(c * width, c * width + n) for c, n in enumerate(sizes)]
+        return torch.stack([function(outputs[part], y[part]).reshape(()) for part in parts])
+
+    return apart
 
 
 def _cut(state: object, active: int) -> object:

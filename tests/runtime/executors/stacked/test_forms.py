@@ -1,21 +1,10 @@
-"""The choice of form: measured among the candidates, and kept for every resumption."""
-
-import json
+"""The choice of form: measured among the candidates."""
 
 import pytest
 
 from fedfleet.runtime.executors.stacked import forms
 from fedfleet.runtime.executors.stacked.forms import candidates, choose_form
-from tests.runtime.executors.cohorts import convolutions, small_task, smooth
-
-
-def test_the_choice_of_form_is_kept(tmp_path):
-    task = small_task(convolutions())
-    keep = tmp_path / "executor.json"
-    form, _ = choose_form(task, device="cpu", threads=1, keep=keep)
-    other = {"merged": "loop", "loop": "merged"}[form]
-    keep.write_text(keep.read_text().replace(f'"form": "{form}"', f'"form": "{other}"'))
-    assert choose_form(task, device="cpu", threads=1, keep=keep) == (other, 1)
+from tests.runtime.executors.cohorts import small_task, smooth
 
 
 def test_the_candidates_of_a_device():
@@ -25,18 +14,17 @@ def test_the_candidates_of_a_device():
 
 
 @pytest.mark.parametrize("fastest", candidates("cpu", 2), ids=str)
-def test_the_fastest_wins_and_all_times_are_written_down(fastest, tmp_path, monkeypatch):
+def test_the_fastest_wins_and_all_times_are_written_down(fastest, monkeypatch):
     monkeypatch.setattr(forms, "_seconds", lambda task, form, device, n: 0.5 if (form, n) == fastest else 1.0)
-    keep = tmp_path / "executor.json"
-    assert choose_form(small_task(smooth()), device="cpu", threads=2, keep=keep) == fastest
-    kept = json.loads(keep.read_text())
-    assert (kept["form"], kept["threads"], kept["device"]) == (*fastest, "cpu")
-    assert kept["seconds"] == {f"{f} x{n}": 0.5 if (f, n) == fastest else 1.0 for f, n in candidates("cpu", 2)}
+    form = choose_form(small_task(smooth()), device="cpu", threads=2)
+    assert (form.name, form.threads) == fastest
+    assert form.seconds == {f"{f} x{n}": 0.5 if (f, n) == fastest else 1.0 for f, n in candidates("cpu", 2)}
 
 
 def test_where_there_is_one_form_nothing_is_measured(monkeypatch):
     monkeypatch.setattr(forms, "_seconds", lambda *given: pytest.fail("nothing to choose from"))
-    assert choose_form(small_task(smooth()), device="cuda", threads=4) == ("merged", 1)
+    form = choose_form(small_task(smooth()), device="cuda", threads=4)
+    assert (form.name, form.threads) == ("merged", 1)
 
 
 def test_measuring_really_trains_both_forms():

@@ -8,7 +8,7 @@ import fedfleet
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import resolve
-from fedfleet.runtime.folder import checkpoint_files
+from fedfleet.runtime.checkpoints import checkpoint_files
 
 SPEC = {
     "seed": 3,

@@ -10,9 +10,10 @@ from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import NOTHING, Decision, Stop, whole_work
 from fedfleet.core.trees import content_hash
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.runtime import folder as folders
+from fedfleet.runtime import files
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.folder import Checkpoints, checkpoint_files, restore, write_whole
+from fedfleet.runtime.checkpoints import Checkpoints, checkpoint_files, restore
+from fedfleet.runtime.files import write_whole
 from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import buffered, commits_at, even_fleet, fleets, paces, toy_plan, world_of
@@ -73,7 +74,8 @@ def test_every_checkpoint_leads_to_the_same_end(tmp_path_factory, fleet, policy)
         world = world_of(fleet)
         straight, digest = run_keeping_everything(plan, world, tmp_path, eager=eager)
         for kept in tmp_path.glob("kept-*"):
-            sim, position = restore(kept, plan, world_of(fleet), opaque_executor(), eager=eager)
+            back = restore(kept, plan, world_of(fleet), opaque_executor(), eager=eager)
+            sim, position = back.sim, back.position
             journal = journals.reopen(tmp_path / "run.db")
             journal.truncate(position)
             done = simulate(plan, world_of(fleet), opaque_executor(), journal=journal, resume=sim)
@@ -122,7 +124,8 @@ def test_waves_that_end_at_the_same_moment_survive_a_checkpoint(tmp_path):
     _, digest = run_keeping_everything(plan, world, tmp_path, eager=False)
     tied = 0
     for kept in sorted(tmp_path.glob("kept-*")):
-        sim, position = restore(kept, plan, world, opaque_executor(), eager=False)
+        back = restore(kept, plan, world, opaque_executor(), eager=False)
+        sim, position = back.sim, back.position
         ends = [entry[0] for entry in sim.queue if entry[3] is not None]
         tied += len(set(ends)) < len(ends)
         journal = journals.reopen(tmp_path / "run.db")
@@ -138,7 +141,8 @@ def test_a_checkpoint_can_be_taken_while_candidates_are_awaited(tmp_path):
     _, digest = run_keeping_everything(plan, world_of(even_fleet(6)), tmp_path, eager=False)
     asking = 0
     for kept in sorted(tmp_path.glob("kept-*")):
-        sim, position = restore(kept, plan, world_of(even_fleet(6)), opaque_executor(), eager=False)
+        back = restore(kept, plan, world_of(even_fleet(6)), opaque_executor(), eager=False)
+        sim, position = back.sim, back.position
         asking += sim.state.book.asking
         journal = journals.reopen(tmp_path / "run.db")
         journal.truncate(position)
@@ -157,9 +161,10 @@ def test_a_torn_checkpoint_falls_back_to_the_one_before(tmp_path):
     whole = restore(tmp_path, plan, world, opaque_executor(), eager=False)
     newest.write_bytes(newest.read_bytes()[:100])
     fallen = restore(tmp_path, plan, world, opaque_executor(), eager=False)
-    assert fallen[0].state.book.version == whole[0].state.book.version - 1
+    assert fallen.sim.state.book.version == whole.sim.state.book.version - 1
+    assert not whole.damages and len(fallen.damages) == 1
     before.write_bytes(b"")
-    assert restore(tmp_path, plan, world, opaque_executor(), eager=False) is None
+    assert restore(tmp_path, plan, world, opaque_executor(), eager=False).sim is None
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
@@ -169,7 +174,7 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(folders.os, "fsync", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     with pytest.raises(RunFailed, match="free some space"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old"

@@ -1,0 +1,163 @@
+"""How functions and classes that a person gave are found again: by module and name, with the source that they had.
+
+Describing runs nothing but what the person gave. Finding again runs code, and is for callers who were told to trust it.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+import sys
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from importlib import import_module
+from importlib.util import decode_source, find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+from fedfleet.core.errors import BadInput, blaming
+
+SCRIPT = "__main__"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How one thing that a person gave is made again: from PyTorch's own layers, from code, or only by the person's hand.
+
+    For code: where it is named, whether what is wanted is the thing itself or what it gives when it is called with these
+    arguments, and the hashes of its module's source and of its own text. `what` says it in words.
+    """
+
+    by: Literal["layers", "code", "hand"]
+    what: str
+    layers: dict[str, Any] = field(default_factory=dict[str, Any])
+    module: str = ""
+    name: str = ""
+    call: bool = False
+    args: list[Any] = field(default_factory=list[Any])
+    kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+    sha256: str = ""
+    own: str = ""
+
+
+def described(thing: Any, *, call: bool) -> tuple[Entry, str]:
+    """How this function, class or `functools.partial` is found again, and the source of its module ("": none).
+
+    `call`: what is wanted is what it gives when it is called. An entry by "hand" says why only the person can give it.
+    """
+    whole = thing if isinstance(thing, partial) else partial(thing)
+    target, args, kwargs = whole.func, list(whole.args), dict(whole.keywords)
+    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(name, str) or "<" in name:
+        return by_hand(f"{name or type(thing).__name__}, which has no name of its own in a module")
+    if not _plain([args, kwargs]):
+        return by_hand(f"{name} with arguments that are not plain numbers, texts or lists")
+    if _named(sys.modules.get(module), name) is not target:
+        return by_hand(f"{name}, which is not what {module} holds under that name")
+    text = _kept_source(module)
+    if not text and module == SCRIPT:
+        return by_hand(f"{name}, which was typed in and has no source file")
+    what = f"{module}:{name}"
+    return Entry("code", what, {}, module, name, call, args, kwargs, sha256(text), _own(target)), text
+
+
+def by_hand(what: str) -> tuple[Entry, str]:
+    """An entry for what only the person can give again."""
+    return Entry("hand", what), ""
+
+
+def found_again(entry: Entry, text: str) -> Any:
+    """What an entry names: imported if the module here has the same source, else made from the source that was kept."""
+    module = entry.module
+    with blaming(f"the code of {entry.what}"):
+        here = module != SCRIPT and (not text or _source_here(module) == text)
+        holder = import_module(module) if here else _run(module, text)
+        target = _named(holder, entry.name)
+        if target is None:
+            raise BadInput(f"there is no {entry.name!r} in {module}")
+        whole = partial(target, *entry.args, **entry.kwargs)
+        return whole() if entry.call else whole if entry.args or entry.kwargs else target
+
+
+def sha256(text: str) -> str:
+    """The hash of a source text; "" of none."""
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
+
+def without_doing(text: str) -> str:
+    """A script without what it does: its imports, functions, classes and plain constants."""
+    kept = [node for node in ast.parse(text).body if _declares(node)]
+    return ast.unparse(ast.Module(kept, [])) + "\n"
+
+
+def _declares(node: ast.stmt) -> bool:
+    if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+        try:
+            ast.literal_eval(node.value)
+        except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+            return False
+        return True
+    return isinstance(node, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+
+
+def _run(module: str, text: str) -> ModuleType:
+    """A module made from kept source, once, under a name of its own, so that it replaces nothing."""
+    name = f"fedfleet_kept_{sha256(text)}"
+    if name in sys.modules:
+        return sys.modules[name]
+    found = ModuleType(name)
+    package = module.rpartition(".")[0]
+    if package and module != SCRIPT:
+        found.__package__ = package  # for its imports from beside it
+    code = compile(text, f"<kept source of {module}>", "exec")
+    sys.modules[name] = found  # where dataclasses and the like look for it
+    try:
+        exec(code, vars(found))
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return found
+
+
+def _kept_source(module: str) -> str:
+    """The source of a module that is loaded here; of a script, only what it declares."""
+    loaded = sys.modules[module]
+    try:
+        file = inspect.getsourcefile(loaded)
+        text = decode_source(Path(file).read_bytes()) if file else inspect.getsource(loaded)
+    except (OSError, TypeError, SyntaxError, UnicodeDecodeError):
+        return ""
+    return without_doing(text) if module == SCRIPT else text
+
+
+def _source_here(module: str) -> str | None:
+    """The source that importing this module would run; None if there is no such module here."""
+    if module in sys.modules:
+        return _kept_source(module)
+    try:
+        spec = find_spec(module)
+        return decode_source(Path(spec.origin).read_bytes()) if spec and spec.origin else None
+    except (ImportError, OSError, ValueError, SyntaxError):
+        return None
+
+
+def _own(target: Any) -> str:
+    """The hash of the text of the function or class alone."""
+    try:
+        return sha256(inspect.getsource(target))
+    except (OSError, TypeError):
+        return ""
+
+
+def _named(holder: Any, name: str) -> Any:
+    return reduce(lambda at, part: getattr(at, part, None), name.split("."), holder)
+
+
+def _plain(value: Any) -> bool:
+    try:
+        return json.loads(json.dumps(value, allow_nan=False)) == value
+    except (TypeError, ValueError, RecursionError):
+        return False

@@ -1,0 +1,37 @@
+"""A loss of one's own instead of cross-entropy, as a function from algorithm to algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from fedfleet.core.errors import BadInput, blaming
+from fedfleet.core.parts import Algorithm, Loss
+from fedfleet.core.passes import NO_SETTINGS, Batch, Carried, LocalPass, Tensors
+from fedfleet.learn.compose import with_pass
+
+
+def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
+    """The algorithm whose clients train by this loss, in every stage of their pass and when they tune."""
+
+    def objective(
+        forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carried, batch: Batch
+    ) -> Any:
+        del second, carried
+        outputs = forward(params, batch.x)
+        with blaming("your loss function"):
+            return batch.apart(loss.of, outputs) if loss.joint else batch.mean(loss.of(outputs, batch.y))
+
+    def more(inner: LocalPass) -> LocalPass:
+        if inner.objective is not None:
+            raise BadInput(
+                f"loss: {algorithm.name!r} trains by an objective of its own, so that it cannot take yours; leave `loss` out, "
+                "or use another algorithm"
+            )
+        return replace(inner, objective=objective, then=None if inner.then is None else more(inner.then))
+
+    found = with_pass(algorithm, "it cannot take a loss of your own; leave `loss` out", more)
+    found.local(0, NO_SETTINGS)  # so that it is refused before anything is written
+    tune = algorithm.tune
+    return found if tune is None else replace(found, tune=lambda client: more(tune(client)))

@@ -1,0 +1,38 @@
+"""Figures over seeds: what a mean of few simulations is worth."""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.records import Floats
+
+LEVEL = 0.95
+
+
+def interval95(values: Floats) -> tuple[float, float] | None:
+    """The 95 % confidence interval of the mean, by Student's t with n - 1 degrees of freedom; None for a single value.
+
+    mean -+ t(0.975, n - 1) sd / sqrt(n). Three seeds: t = 4.30, so that one standard error says far too little.
+
+    >>> [round(limit, 3) for limit in interval95(np.array([1.0, 2.0, 3.0])) or ()]
+    [-0.484, 4.484]
+    """
+    n = len(values)
+    if n < 2:
+        return None
+    half = _t_quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    mean = float(np.mean(values))
+    return mean - half, mean + half
+
+
+def _t_quantile(freedom: int) -> float:
+    try:
+        special: Any = import_module("scipy.special")
+    except ImportError:
+        raise BadInput("intervals need scipy, which is not installed; install fedfleet[train]") from None
+    return float(special.stdtrit(freedom, 0.5 + LEVEL / 2))

@@ -1,0 +1,89 @@
+"""Files of a run: written whole or not at all, trees sealed by their own hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.trees import Array, Tree, content_hash
+
+_CHUNK = 1 << 20
+
+
+class Damaged(ValueError):
+    """A file that is not what was written."""
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that a crash leaves either the old content or the new."""
+    draft = path.with_name(path.name + ".part")
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        _sync_folder(path.parent)
+    except OSError as wrong:
+        draft.unlink(missing_ok=True)
+        raise RunFailed(f"{path} cannot be written ({wrong}); free some space, then resume") from wrong
+
+
+def save_tree(path: Path, tree: Mapping[str, Array], meta: Mapping[str, Any] | None = None) -> None:
+    """A tree, and facts about it, as one safetensors file that holds its own hash."""
+    arrays = {n: np.asarray(v, order="C") for n, v in tree.items()}
+    about = dict(meta or {})
+    # One key, since the order of several is not the same every time.
+    write_whole(path, save(arrays, {"fedfleet": json.dumps({"seal": _seal(about, arrays), "meta": about})}))
+
+
+def load_tree(path: Path) -> tuple[Tree, dict[str, Any]]:
+    """The inverse of `save_tree`; `Damaged` if one bit is not as it was written."""
+    try:
+        with safe_open(path, "np") as file:
+            whole = json.loads((file.metadata() or {})["fedfleet"])
+            tree = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        seal, about = whole["seal"], whole["meta"]
+    except FileNotFoundError as wrong:
+        raise Damaged(f"{path} is missing") from wrong
+    except (OSError, SafetensorError, ValueError, TypeError, KeyError) as wrong:
+        raise Damaged(f"{path} cannot be read: {wrong}") from wrong
+    if seal != _seal(about, tree):
+        raise Damaged(f"{path} was changed after it was written: its content does not fit its seal")
+    return tree, about
+
+
+def meta_of(path: Path) -> dict[str, Any]:
+    """The facts in a file of `save_tree`, without its tensors; they are not checked against its seal."""
+    with safe_open(path, "np") as file:
+        return json.loads((file.metadata() or {})["fedfleet"])["meta"]
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
+    h = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            h.update(chunk)
+    return h.hexdigest()
+
+
+def _seal(about: Mapping[str, Any], tree: Mapping[str, Array]) -> str:
+    return hashlib.sha256(f"{content_hash(tree)}|{json.dumps(about)}".encode()).hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

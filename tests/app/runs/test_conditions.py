@@ -1,0 +1,68 @@
+"""What decides bits: written down, adopted by whoever resumes, refused where it is not."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.runs import perform
+from fedfleet.app.runs.conditions import adopted, alone, conditions_here, keep_conditions, kept_conditions, unlike
+from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput
+from fedfleet.runtime.seals import identity
+from tests.app.runs.flipping import killed_run
+from tests.app.runs.tampering import SPEC
+
+
+def spec_with(**run):
+    return resolve({**SPEC, "run": {"checkpoint_every": 2, **run}})
+
+
+def test_conditions_come_back_and_are_here(tmp_path):
+    for execute in ("inline", "stacked"):
+        found = conditions_here(assemble(spec_with(execute=execute)))
+        keep_conditions(tmp_path, found)
+        assert kept_conditions(tmp_path) == found and unlike(found) is None
+        assert found.kernel == execute and (found.stacked_form() is None) == (execute == "inline")
+
+
+def test_what_is_not_here_is_named():
+    found = conditions_here(assemble(spec_with()))
+    assert unlike(replace(found, versions={**found.versions, "torch": "1.0"})).startswith("torch 1.0 (here: ")
+    assert unlike(replace(found, versions={"jax": "1"})) == "jax 1 (here: none)"
+    assert "the processor 'abacus'" in unlike(replace(found, processor="abacus"))
+    assert alone(spec_with(), replace(found, device="cuda", processor="abacus")).run["device"] == "cpu"
+    assert alone(spec_with(), replace(found, execute="ray", ray_execute="stacked")).run["execute"] == "stacked"
+
+
+def test_what_decides_bits_is_adopted_and_said():
+    found = conditions_here(assemble(spec_with()))
+    spec, remarks = adopted(spec_with(threads=2, execute="stacked"), found)
+    assert (spec.run["threads"], spec.run["execute"]) == (1, "auto") and len(remarks) == 2
+    assert "run.threads = 2 was asked, but the run began with 1" in " ".join(remarks)
+    spec, remarks = adopted(spec_with(execute="ray"), found)  # a cluster computes the same bits
+    assert spec.run["execute"] == "ray" and remarks == []
+
+
+def test_a_run_resumes_as_it_began_whatever_is_asked_now(tmp_path, capsys):
+    straight = perform(spec_with(), tmp_path / "straight")
+    killed_run({**SPEC, "run": {"checkpoint_every": 2}}, tmp_path / "out", 3)
+    again = perform(spec_with(threads=2, execute="stacked"), tmp_path / "out", resume=True)
+    assert again.metrics["digest"] == straight.metrics["digest"]
+    assert "goes on with it" in capsys.readouterr().err
+
+
+def test_a_run_is_not_resumed_with_other_versions(tmp_path, monkeypatch):
+    killed_run(SPEC, tmp_path / "out", 3)
+    monkeypatch.setattr("fedfleet.app.runs.conditions._versions", lambda: {"numpy": "0.1"})
+    before = identity(tmp_path / "out")
+    with pytest.raises(BadInput, match=r"was begun with numpy .* going on here could change its bits"):
+        perform(spec_with(), tmp_path / "out", resume=True)
+    assert identity(tmp_path / "out") == before
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"format": "fedfleet/executor@1"}'])
+def test_conditions_that_are_none_are_one_sentence(tmp_path, body):
+    (tmp_path / "executor.json").write_bytes(body)
+    with pytest.raises(BadInput, match="missing or damaged"):
+        kept_conditions(tmp_path)

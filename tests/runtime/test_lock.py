@@ -1,0 +1,44 @@
+"""One writer: a second process is refused by name and pid, and a lock that was left behind locks nothing."""
+
+import json
+import multiprocessing
+import os
+
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.runtime.lock import LOCK, locked
+
+
+def hold(folder, ready, free):
+    with locked(folder):
+        ready.set()
+        free.wait(20)
+
+
+def test_a_second_process_is_refused_by_pid_until_the_first_is_gone(tmp_path):
+    context = multiprocessing.get_context("fork")
+    ready, free = context.Event(), context.Event()
+    first = context.Process(target=hold, args=(tmp_path, ready, free))
+    first.start()
+    assert ready.wait(20)
+    with pytest.raises(BadInput, match=rf"in use by .* \(process {first.pid} on"), locked(tmp_path):
+        pass
+    first.kill()  # the lock file stays, the lock does not
+    first.join()
+    assert (tmp_path / LOCK).is_file()
+    with locked(tmp_path):
+        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_is_free_after_use_also_after_an_error(tmp_path):
+    with pytest.raises(KeyError), locked(tmp_path):
+        raise KeyError
+    with locked(tmp_path), pytest.raises(BadInput, match="in use"), locked(tmp_path):
+        pass
+
+
+def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
+    with pytest.raises(BadInput, match="cannot be written"), locked(tmp_path / "none"):
+        pass
