@@ -89,10 +89,22 @@ def checked_build(model: Any) -> Callable[[], Any]:
         return lambda: copy.deepcopy(model)
     name = getattr(model, "__name__", repr(model)[:80])
     if inspect.isclass(model):
-        raise BadInput(f"model is the class {name}, not a model; give an instance, model={name}(..)")
+        _check_class(model, name)
     if not callable(model):
         raise BadInput(f"model is {name}, a {type(model).__name__}; give a PyTorch module or a function that makes one")
     return model
+
+
+def _check_class(model: Any, name: str) -> None:
+    """A class makes models too, if it needs nothing to make one."""
+    try:
+        inspect.signature(model).bind()
+    except ValueError:  # nobody knows what it needs
+        return
+    except TypeError as wrong:
+        raise BadInput(
+            f"model is the class {name}, which is no model without its arguments ({wrong}); give an instance, model={name}(..)"
+        ) from None
 
 
 def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True) -> None:

@@ -97,8 +97,8 @@ def test_absurd_settings_are_refused(fedfleet, word, mentions):
         ("list planets", "algorithms, "),
         ("list policy", "did you mean 'policies'? The kinds are algorithms, "),
         ("run spec.toml --resume --out typo", "--resume: there is no folder typo"),
-        ("run spec.toml --out spec.toml", "spec.toml exists and is a file, not a folder"),
-        ("run spec.toml --resume --out spec.toml", "spec.toml exists and is a file, not a folder"),
+        ("run spec.toml --out spec.toml", "spec.toml is a file; name a folder"),
+        ("run spec.toml --resume --out spec.toml", "spec.toml is a file; name a folder"),
         (f"run spec.toml --out {'y' * 5000}", "File name too long"),
     ],
 )

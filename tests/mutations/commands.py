@@ -37,7 +37,7 @@ QUICK = {
     "profile": {"--iterations": "2", "--batch": "2", "--task": "digits_logreg"},
     "bench train": {"--cohort": "3", "--steps": "2", "--batch": "2", "--task": "digits_logreg"},
     "run": {"--out": "out"}, "serve": {"--address": "127.0.0.1:0"}, "device": {"--client": "0", "--server": "127.0.0.1:1"},
-    "demo": {"--out": "spec.toml"}, "report": {}, "replay": {}, "list": {}, "version": {}, "data": {},
+    "demo": {"--out": "spec.toml"}, "report": {}, "replay": {}, "verify": {}, "list": {}, "version": {}, "data": {},
 }  # fmt: skip
 ARGUMENTS = {
     "shuffle": ["exchange.json"],
@@ -45,6 +45,7 @@ ARGUMENTS = {
     "serve": ["spec.toml"],
     "report": ["run"],
     "replay": ["run"],
+    "verify": ["run"],
     "list": ["tasks"],
 }
 WAITS = ("serve", "device", "demo")  # for others, or for long: interrupted, they must answer

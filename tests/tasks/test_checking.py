@@ -44,12 +44,17 @@ DATA = {
     "mixed owners": ((X, Y, np.array(["a", 2] * 30, dtype=object)), "mix names and numbers"),
     "a dictionary": ({"x": X, "y": Y}, "got a dict"),
     "one array": ((X,), "got 1 things"),
-    "a word": ("xy", "got a str"),
+    "a file that is not there": ("xy.npz", "cannot read arrays x and y"),
+    "bytes": (b"xy", "got a bytes"),
 }
 MODELS = {
     "a word": ("resnet", "model is 'resnet', a str; give a PyTorch module"),
-    "a class": (Net, r"the class Net, not a model; give an instance, model=Net\(..\)"),
-    "a class of PyTorch": (nn.Linear, "the class Linear"),
+    "a class": (
+        nn.Linear,
+        r"the class Linear, which is no model without its arguments .*; give an instance, model=Linear\(..\)",
+    ),
+    "a class of nothing": (Net, "no parameters"),
+    "a class of something else": (dict, "gives a dict, not a PyTorch module"),
     "nothing to train": (Net(), "no parameters"),
     "no shape yet": (nn.LazyLinear(3), "'weight' has no shape yet"),
     "double": (nn.Linear(5, 3).double(), r"float64; train in float32, with model.float\(\)"),

@@ -47,7 +47,7 @@ class Finished:
 def refuse_taken(out: Path, *, resume: bool) -> None:
     """Refuse a folder that has something in it; half-written files that a kill left behind do not count."""
     if out.exists() and not out.is_dir():
-        raise BadInput(f"{out} exists and is a file, not a folder; choose another name with --out")
+        raise BadInput(f"--out: {out} is a file; name a folder")
     if out.exists() and any(p.suffix != ".part" and p.name != LOCK for p in out.iterdir()):
         if resume:
             raise BadInput(f"{out} exists but is not a run; choose another folder with --out")
