@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedfleet.app.assemble import assemble, chance_of, doubts, executing
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
@@ -20,12 +18,13 @@ from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import Spec, load_spec, read_table, resolve, with_words
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event, without_sums
-from fedfleet.core.parts import Dataset, Task, World
+from fedfleet.core.parts import Task, World
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.files import load_tree
 from fedfleet.runtime.seals import SEAL
 from fedfleet.runtime.simulate import Hear, simulate
+from fedfleet.tasks.checking import check_fit, checked_build, checked_data
 from fedfleet.tasks.task import make_task
 
 
@@ -108,23 +107,10 @@ def replay(
     return replay_run(Path(out), quick=quick, trust=trust_code, given=Given(model, _arrays(data), loss))
 
 
-def own_task(model: Any, data: Sequence[Any]) -> Callable[[int], Task]:
-    """A task made of a PyTorch model and arrays."""
-    if len(data) not in (2, 3):
-        raise BadInput("data must be (inputs, labels) or (inputs, labels, owners)")
-    x, y = np.asarray(data[0], np.float32), np.asarray(data[1])
-    if len(x) != len(y) or not np.issubdtype(y.dtype, np.integer) or y.ndim != 1 or not len(y) or y.min() < 0:
-        raise BadInput(
-            f"data: {len(x)} inputs need as many labels, one-dimensional integers from 0; got {y.dtype} of shape {y.shape}"
-        )
-    odd = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
-    if len(odd):
-        raise BadInput(
-            f"data: {len(odd)} of {len(x)} inputs hold values that are not finite (NaN or infinite), the first of them in row "
-            f"{odd[0]}; fill or drop them"
-        )
-    owner = np.unique(np.asarray(data[2]), return_inverse=True)[1] if len(data) == 3 else None
-    dataset = Dataset(x, y.astype(np.int64), int(y.max()) + 1, owner)
+def own_task(model: Any, data: Sequence[Any], *, scores: bool = True) -> Callable[[int], Task]:
+    """A task made of a PyTorch model and arrays; `scores`: the model gives a score for each class, as cross-entropy needs."""
+    dataset = checked_data(data)
+    check_fit(checked_build(model), dataset, scores=scores)
     return make_task("own", lambda: dataset, maker(model))
 
 
@@ -171,7 +157,7 @@ def _asked(
 def _begun(table: dict[str, Any], name: str, given: Given, *, copied: bool) -> tuple[Spec, Own]:
     """Spec and task of model and data that were both given."""
     file = str(Path(given.data).resolve()) if isinstance(given.data, str | Path) else ""
-    recipe = own_task(given.model, _arrays(given.data))
+    recipe = own_task(given.model, _arrays(given.data), scores=given.loss is None)
     resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, own_task="?")
     task = recipe(resolved.seed)
     own = brought(task, given, file=file, copied=copied)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from typing import Any, NoReturn
 
@@ -19,6 +20,9 @@ FEDFLEET = Group(
 # Newer versions of Typer carry a Click of their own, so its exceptions are found through Typer's.
 _USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
+# A path that cannot be is bad input, whatever looked at it; anything else of the system's is a failure.
+_BAD_NAMES = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP, errno.EINVAL)
+
 
 def main() -> NoReturn:
     """Run the command line and exit."""
@@ -30,6 +34,12 @@ def main() -> NoReturn:
     except FedFleetError as wrong:
         say(str(wrong))
         sys.exit(wrong.exit_code)
+    except OSError as wrong:
+        say(f"{wrong.filename or 'the system'}: {wrong.strerror or wrong}")
+        sys.exit(2 if wrong.errno in _BAD_NAMES else 1)
+    except MemoryError:
+        say("this machine has not enough memory for that; ask for fewer clients, a smaller model or smaller batches")
+        sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     if code == 130:  # newer versions of Typer answer so to Ctrl-C, older ones raise

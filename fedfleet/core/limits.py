@@ -1,16 +1,37 @@
-"""Number types with their limits, for builders' signatures: the signature is the only schema of a part."""
+"""Number types with their limits, for builders' signatures: the signature is the only schema of a part.
+
+Every number has an upper limit, so that what a spec asks for can be judged before memory is taken: nothing here is infinite,
+but for a wait without an end. The reference page of the spec states the general ones.
+"""
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Gt, Le
 
-Positive = Annotated[float, Gt(0)]
-Finite = Annotated[float, Gt(0), Lt(math.inf)]
-NonNegative = Annotated[float, Ge(0), Lt(math.inf)]
-Share = Annotated[float, Gt(0), Le(1)]
+SMALLEST, LARGEST = 1e-12, 1e15  # of numbers that must be positive: beyond, sums and quotients overflow
+MOST = 2**31 - 1  # of anything that is counted
+MOST_CLIENTS = 100_000_000
+LAST_SEED = 2**63 - 1  # seeds travel as 64-bit numbers
+
+Positive = Annotated[float, Ge(SMALLEST), Le(LARGEST)]
+NonNegative = Annotated[float, Ge(0), Le(LARGEST)]
+Waiting = Annotated[float, Gt(0)]  # seconds, or infinite: as long as it takes
+Horizon = Annotated[float, Gt(0), Le(1e12)]  # seconds: beyond, moments can no longer be told apart
+Share = Annotated[float, Ge(SMALLEST), Le(1)]
 Fraction = Annotated[float, Ge(0), Le(1)]
-Count = Annotated[int, Ge(1)]
-Natural = Annotated[int, Ge(0)]
+Bound = Annotated[float, Ge(2.0**-30), Le(2.0**30)]  # of an element of an update: the sums must fit into 64 bits
+Count = Annotated[int, Ge(1), Le(MOST)]
+Natural = Annotated[int, Ge(0), Le(MOST)]
+Seed = Annotated[int, Ge(0), Le(LAST_SEED)]
+Clients = Annotated[int, Ge(1), Le(MOST_CLIENTS)]
+Threads = Annotated[int, Ge(1), Le(1024)]
+Width = Annotated[int, Ge(1), Le(2**20)]  # of a layer; whether the model fits is found before it is built
+Depth = Annotated[int, Ge(1), Le(256)]  # layers
+Side = Annotated[int, Ge(1), Le(1024)]  # pixels
+Kinds = Annotated[int, Ge(1), Le(1_000_000)]
+Sessions = Annotated[int, Ge(1), Le(10_000)]
+Epochs = Annotated[int, Ge(1), Le(10_000)]
+Steps = Annotated[int, Ge(1), Le(1_000_000)]  # of one client in one round
+Words = Annotated[int, Ge(0), Le(1000)]  # of a text, one vector each

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from annotated_types import Gt, Lt
 from numpy.typing import NDArray
 
-from fedfleet.core.limits import Count, NonNegative, Share
+from fedfleet.core.limits import Count, Horizon, NonNegative, Share
 from fedfleet.core.trees import Array, Tree
 
 Ints = NDArray[np.int64]
@@ -243,7 +242,7 @@ class Stop:
     """
 
     rounds: Count = 100
-    virtual_seconds: Annotated[float, Gt(0), Lt(math.inf)] = 10 * 366 * 86400.0
+    virtual_seconds: Horizon = 10 * 366 * 86400.0
     commits: Count | None = None
     updates: Count | None = None
     target_accuracy: Share | None = None

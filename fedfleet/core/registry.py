@@ -138,4 +138,6 @@ def summary(build: Callable[..., Any]) -> str:
 
 def _check_kind(kind: str) -> None:
     if kind not in _BUILTIN:
-        raise BadInput(f"there is no kind of part called {kind!r}{nearest(kind, KINDS)}")
+        hint = nearest(kind, KINDS)
+        known = f" The kinds are {', '.join(KINDS)}." if hint.endswith("?") else ""
+        raise BadInput(f"there is no kind of part called {kind!r}{hint}{known}")

@@ -9,12 +9,12 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from fedfleet.core.edges import SYNCS, EdgeRule, Sync, Turn, Visit
-from fedfleet.core.limits import Count, Share
+from fedfleet.core.limits import Share, Steps
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import uniforms
 
 
-def hierfl(*, kappa1: Count = 10, kappa2: Annotated[int, Ge(1), Le(SYNCS)] = 2, share: Share = 1.0) -> EdgeRule:
+def hierfl(*, kappa1: Steps = 10, kappa2: Annotated[int, Ge(1), Le(SYNCS)] = 2, share: Share = 1.0) -> EdgeRule:
     """Devices take `kappa1` local steps between averages at the edge; after `kappa2` of those the edge reports.
 
     Both levels weigh by samples. With `share` below 1 each average asks that part of the devices, drawn without replacement

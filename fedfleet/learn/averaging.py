@@ -6,7 +6,7 @@ from typing import Literal
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.folding import Aggregate
-from fedfleet.core.limits import Count, Finite, Fraction, NonNegative, Positive
+from fedfleet.core.limits import Bound, Count, Epochs, Fraction, NonNegative, Positive, Steps
 from fedfleet.core.parts import Algorithm, Offer
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import ServerState, Settings
@@ -17,15 +17,15 @@ from fedfleet.learn.optimisers import OptimiserName
 
 def fedavg(
     *,
-    lr: Finite = 0.1,
-    epochs: Count = 2,
-    steps: Count | None = None,
+    lr: Positive = 0.1,
+    epochs: Epochs = 2,
+    steps: Steps | None = None,
     batch: Count = 16,
     optimiser: OptimiserName = "sgd",
     momentum: Fraction = 0.0,
     weight_decay: NonNegative = 0.0,
     weigh: Literal["samples", "one"] = "samples",
-    bound: Positive = 2.0**10,
+    bound: Bound = 2.0**10,
 ) -> Algorithm:
     """FedAvg: local SGD (or Adam, AdamW) for some epochs or steps, then the mean of the updates, by samples or plain.
 

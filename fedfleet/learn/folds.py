@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from fedfleet.core.folding import Fold
-from fedfleet.core.limits import Positive
+from fedfleet.core.limits import Bound, Positive
 from fedfleet.core.passes import Names
 from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Tree
 
 
-def mean(*, bound: Positive = 2.0**10, total_weight: Positive = 2.0**24, travels: Names | None = None) -> Fold:
+def mean(*, bound: Bound = 2.0**10, total_weight: Positive = 2.0**24, travels: Names | None = None) -> Fold:
     """The exact weighted mean of the updates: no order of arrival or chunking can change a bit.
 
     `bound` limits every element of an update, `total_weight` the sum of the weights of one commit; together they fix

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Annotated, NamedTuple
 
-from annotated_types import Ge
+from annotated_types import Ge, Le
 
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import Book, Decision
@@ -27,7 +27,7 @@ class _Asked(NamedTuple):
 _OWN = len(_Asked._fields)
 
 
-def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1)] = 1.3) -> Policy:
+def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.3) -> Policy:
     """Ask `factor` times as many clients as `policy` wants, and let it see only as many as it wanted.
 
     The first that report are enough; the others are dropped when the inner policy closes its round.

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Literal
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Count, Fraction, Natural, Positive, Share
+from fedfleet.core.limits import Count, Fraction, Natural, Positive, Share, Waiting
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
 
@@ -44,7 +44,7 @@ def readiness(
 def deadline(
     cohort: Count = 20,
     *,
-    seconds: Positive = 120.0,
+    seconds: Waiting = 120.0,
     t_break: Positive = 20.0,
     min_clients: Natural = 2,
     min_share: Fraction = 0.1,

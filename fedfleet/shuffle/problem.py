@@ -14,6 +14,7 @@ from fedfleet.shuffle.divergence import Floats, Ints, imbalance
 
 _NEEDED = ("counts", "seconds_per_sample", "up_bps", "down_bps", "bits_per_sample", "alpha")
 _LARGEST = 1e300  # beyond it sums overflow
+MOST_SAMPLES, MOST_MOVES = 10_000_000, 10_000_000  # of one user; memory grows with both
 _OPTIONAL = ("epochs", "time_balance", "js_root")
 
 
@@ -85,6 +86,10 @@ def _counts(given: Any) -> Ints:
     rows = given.tolist() if isinstance(given, np.ndarray) else given
     if not isinstance(rows, (list, tuple)) or not all(isinstance(row, (list, tuple)) for row in rows):
         raise BadInput("shuffle: counts must be a list with one list of class counts per device")
+    if rows and len(rows) ** 2 * len(rows[0]) > MOST_MOVES:
+        raise BadInput(
+            f"shuffle: {len(rows)} devices with {len(rows[0])} classes have more than {MOST_MOVES:,} possible moves; merge some"
+        )
     if not rows or not rows[0]:
         raise BadInput("shuffle: counts names no device or no class; give one list of class counts per device")
     for v, row in enumerate(rows):
@@ -100,6 +105,10 @@ def _counts(given: Any) -> Ints:
     counts = np.array(rows, np.int64)
     if counts.sum() == 0:
         raise BadInput("shuffle: no device holds any sample; give at least one positive count")
+    if counts.sum() > MOST_SAMPLES:
+        raise BadInput(
+            f"shuffle: {counts.sum():,} samples are more than one user's {MOST_SAMPLES:,}; count them in bundles"
+        )
     return counts
 
 

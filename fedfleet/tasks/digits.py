@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Count
+from fedfleet.core.limits import Width
 from fedfleet.core.parts import Dataset
 from fedfleet.tasks.task import TaskRecipe, make_task
 
@@ -34,7 +34,7 @@ def digits_logreg() -> TaskRecipe:
     return make_task("digits_logreg", digits, build)
 
 
-def digits_mlp(hidden: Count = 64) -> TaskRecipe:
+def digits_mlp(hidden: Width = 64) -> TaskRecipe:
     """A perceptron with one hidden layer on handwritten digits."""
 
     def build():
@@ -45,7 +45,7 @@ def digits_mlp(hidden: Count = 64) -> TaskRecipe:
     return make_task("digits_mlp", digits, build)
 
 
-def digits_cnn(channels: Count = 8) -> TaskRecipe:
+def digits_cnn(channels: Width = 8) -> TaskRecipe:
     """A small convolutional network on handwritten digits."""
 
     def build():

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.limits import Count, Natural
+from fedfleet.core.limits import Count, Natural, Width
 from fedfleet.tasks.readers import realworld, worn
 from fedfleet.tasks.sources import Source, data_from
 from fedfleet.tasks.synthetic import made_up
@@ -39,26 +39,26 @@ def _windows(hidden: int) -> Net:
     return net
 
 
-def har_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def har_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions along time on WISDM's watch windows where they are, else on those of phone and watch."""
     load = data_from((WISDM, PHONE_WATCH), made_up("har", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
     return fit_task("har_cnn", load, _windows(hidden))
 
 
-def wisdm_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def wisdm_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions along time on WISDM's watch windows [3, 200]: six activities, 51 users."""
     load = data_from((WISDM,), made_up("wisdm", (3, 200), 6, 51), samples=samples, synthetic=synthetic)
     return fit_task("wisdm_cnn", load, _windows(hidden))
 
 
-def phone_watch_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def phone_watch_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions along time on windows [6, 128] of the phone and the watch of 23 users: five activities."""
     load = data_from((PHONE_WATCH,), made_up("phone_watch", (6, 128), 5, 23), samples=samples, synthetic=synthetic)
     return fit_task("phone_watch_cnn", load, _windows(hidden))
 
 
 def harbox_mlp(
-    *, hidden: Count = 128, test_users: Natural = 21, samples: Count | None = None, synthetic: bool = False
+    *, hidden: Width = 128, test_users: Natural = 21, samples: Count | None = None, synthetic: bool = False
 ) -> TaskRecipe:
     """A perceptron on HARBox's 900 features: five activities, 121 users, of whom 21 are the central test (ShuffleFL).
 
@@ -75,7 +75,7 @@ def harbox_mlp(
 
 
 def harbox_cnn(
-    *, hidden: Count = 128, test_users: Natural = 21, samples: Count | None = None, synthetic: bool = False
+    *, hidden: Width = 128, test_users: Natural = 21, samples: Count | None = None, synthetic: bool = False
 ) -> TaskRecipe:
     """Two convolutions along time on HARBox's windows [9, 100]; otherwise as harbox_mlp."""
     load = data_from((HARBOX,), made_up("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
@@ -83,7 +83,7 @@ def harbox_cnn(
 
 
 def realworld_cnn(
-    *, hidden: Count = 128, test_users: Natural = 9, samples: Count | None = None, synthetic: bool = False
+    *, hidden: Width = 128, test_users: Natural = 9, samples: Count | None = None, synthetic: bool = False
 ) -> TaskRecipe:
     """Two convolutions along time on RealWorld's windows [6, 100]: eight activities, seven placements, 45 users.
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Count
+from fedfleet.core.limits import Count, Depth, Side, Width
 from fedfleet.tasks.readers import folders, leaf
 from fedfleet.tasks.readers.cifar import read_cifar
 from fedfleet.tasks.sources import Source, data_from
@@ -48,14 +48,14 @@ def resnet18_gn(*, samples: Count | None = None, synthetic: bool = False) -> Tas
 
 
 def vit_tiny(
-    *, width: Count = 192, depth: Count = 6, heads: Count = 3, samples: Count | None = None, synthetic: bool = False
+    *, width: Width = 192, depth: Depth = 6, heads: Width = 3, samples: Count | None = None, synthetic: bool = False
 ) -> TaskRecipe:
     """A small vision transformer on CIFAR-10: 64 patches of 4x4, a class token, six layers of width 192, three heads."""
     load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("vit_tiny", load, partial(transformer, width=width, depth=depth, heads=heads))
 
 
-def celeba_cnn(*, hidden: Count = 256, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def celeba_cnn(*, hidden: Width = 256, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """FS-REAL's CelebA model, 32-64-256-2 (7,279,810 parameters): smiling or not, by celebrity, 84x84.
 
     Two 5x5 convolutions as for FEMNIST, not LEAF's four: FS-REAL's appendix gives these widths.
@@ -71,7 +71,7 @@ def celeba_cnn(*, hidden: Count = 256, samples: Count | None = None, synthetic: 
     return fit_task("celeba_cnn", load, net)
 
 
-def openimage_vit(*, side: Count = 32, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def openimage_vit(*, side: Side = 32, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A small vision transformer on FedScale's OpenImage, by author, pictures squeezed to side x side.
 
     Read from client_data_mapping/train.csv, from clients.csv (client,path,label) or from folders client/label/picture.

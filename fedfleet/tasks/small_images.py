@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.limits import Count
+from fedfleet.core.limits import Count, Width
 from fedfleet.core.parts import Dataset
 from fedfleet.tasks.readers import leaf
 from fedfleet.tasks.readers.idx import read_digits
@@ -63,7 +63,7 @@ def _perceptron(hidden: int) -> Net:
     return net
 
 
-def femnist_cnn(*, hidden: Count = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def femnist_cnn(*, hidden: Width = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """FS-REAL's FEMNIST model (3,327,934 parameters): 62 handwritten classes by writer.
 
     LEAF's FEMNIST where it is there, else the 55 writers of Chars74K.
@@ -72,13 +72,13 @@ def femnist_cnn(*, hidden: Count = 1024, samples: Count | None = None, synthetic
     return fit_task("femnist_cnn", load, _two_convolutions(hidden))
 
 
-def chars74k_cnn(*, hidden: Count = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def chars74k_cnn(*, hidden: Width = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Two convolutions on Chars74K's handwriting: 62 classes, 55 writers, one image per class and writer."""
     load = data_from((CHARS74K,), made_up("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
     return fit_task("chars74k_cnn", load, _two_convolutions(hidden))
 
 
-def omniglot_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def omniglot_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Three convolutions on Omniglot's drawings, shrunk to 28x28: a class is a character, an owner a drawer."""
 
     def net(shape: tuple[int, ...], classes: int) -> Any:
@@ -90,7 +90,7 @@ def omniglot_cnn(*, hidden: Count = 128, samples: Count | None = None, synthetic
     return fit_task("omniglot_cnn", load, net)
 
 
-def mlp(*, hidden: Count = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def mlp(*, hidden: Width = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A perceptron 784-200-200-10 (199,210 parameters) on MNIST where it is there, else on Fashion-MNIST."""
     load = data_from((MNIST, FASHION), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("mlp", load, _perceptron(hidden))
@@ -108,19 +108,19 @@ def logreg(*, samples: Count | None = None, synthetic: bool = False) -> TaskReci
     return fit_task("logreg", load, net)
 
 
-def mnist_mlp(*, hidden: Count = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def mnist_mlp(*, hidden: Width = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A perceptron 784-200-200-10 on MNIST's digits."""
     load = data_from((MNIST,), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("mnist_mlp", load, _perceptron(hidden))
 
 
-def fashion_mlp(*, hidden: Count = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def fashion_mlp(*, hidden: Width = 200, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A perceptron 784-200-200-10 on Fashion-MNIST's clothes."""
     load = data_from((FASHION,), made_up("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("fashion_mlp", load, _perceptron(hidden))
 
 
-def fashion_cnn(*, hidden: Count = 512, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def fashion_cnn(*, hidden: Width = 512, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """The FedAvg paper's MNIST network (1,663,370 parameters) on Fashion-MNIST's clothes."""
     load = data_from((FASHION,), made_up("fashion", SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("fashion_cnn", load, _two_convolutions(hidden))

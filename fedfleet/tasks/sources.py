@@ -36,10 +36,24 @@ class Source:
     elsewhere: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Loader:
+    """How a task gets its data, and whether they are here."""
+
+    load: Callable[[], Dataset]
+    here: Callable[[], bool]
+
+    def __call__(self) -> Dataset:
+        return self.load()
+
+
 def data_from(
     sources: Sequence[Source], made_up: Callable[[int | None], Dataset], *, samples: int | None, synthetic: bool
-) -> Callable[[], Dataset]:
+) -> Loader:
     """A loader: the first source that is there, at most `samples` of it; or made-up data, if and only if asked for."""
+
+    def here() -> bool:
+        return synthetic or any(locate(source.places, source.elsewhere) is not None for source in sources)
 
     def load() -> Dataset:
         if synthetic:
@@ -50,7 +64,7 @@ def data_from(
                 return thinned(read(source, path, samples), samples)
         raise BadInput(_missing(sources))
 
-    return load
+    return Loader(load, here)
 
 
 def read(source: Source, path: Path, samples: int | None = None) -> Dataset:
@@ -111,12 +125,9 @@ def arrays(path: Path, *names: str) -> list[Array]:
 
 
 def _missing(sources: Sequence[Source]) -> str:
-    said: list[str] = []
-    for source in sources:
-        below = " or ".join(source.places)
-        also = f", nor at {' or '.join(source.elsewhere)}" if source.elsewhere else ""
-        said.append(f"{source.name} is not in {' or '.join(str(r) for r in roots())} as {below}{also}")
+    """One place is enough to say where a set belongs; readers know several."""
+    names, place = " or ".join(source.name for source in sources), sources[0].places[0]
     return (
-        f"{'; '.join(said)}; put it there (FEDFLEET_DATA names the folder), "
+        f"task: {names} is not here; put it into {roots()[-1]} (or the folder that FEDFLEET_DATA names) as {place}, "
         "or set synthetic = true to use made-up data of the same shape"
     )

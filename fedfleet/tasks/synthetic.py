@@ -10,6 +10,7 @@ import numpy as np
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
+from fedfleet.core.room import check_room
 from fedfleet.core.trees import Array
 
 SAMPLES = 4000
@@ -23,6 +24,11 @@ def made_up(name: str, shape: tuple[int, ...], classes: int, owners: int = 100) 
 
     def make(samples: int | None) -> Dataset:
         n = samples or min(SAMPLES, MOST_NUMBERS // math.prod(shape))
+        check_room(
+            12.0 * (n + classes + min(owners, n)) * math.prod(shape),
+            f"task: {n} samples of {shape}",
+            "use fewer or smaller ones",
+        )
         rng = stream(0, f"synthetic/{name}")
         y, owner = _balanced(rng, n, classes), _balanced(rng, n, min(owners, n))
         means, styles = _patterns(rng, classes, shape), _patterns(rng, min(owners, n), shape)
@@ -39,6 +45,7 @@ def made_up_text(name: str, length: int, symbols: int, owners: int = 100) -> Cal
 
     def make(samples: int | None) -> Dataset:
         n = samples or SAMPLES
+        check_room(20.0 * n * (length + 1), f"task.samples: {n} texts of {length} characters", "use fewer")
         rng = stream(0, f"synthetic/{name}")
         favourites = rng.integers(symbols, size=(symbols, len(SUCCESSORS)))
         text = np.empty((n, length + 1), np.int64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +13,26 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import address, stream
+from fedfleet.core.room import check_room
 from fedfleet.core.trees import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How a task is made from a seed, and whether its data are here."""
+
+    make: Callable[[int], Task]
+    here: Callable[[], bool]
+
+    def __call__(self, seed: int) -> Task:
+        return self.make(seed)
+
 
 TaskRecipe = Callable[[int], Task]
 # A model for samples of this shape and so many classes.
 Net = Callable[[tuple[int, ...], int], Any]
 HOLDOUT_SHARE = 0.2
+MODEL_COPIES = 10  # at the server, on its way, in training, and as exact sums
 
 
 def make_task(name: str, load: Callable[[], Dataset], build: Callable[[], Any]) -> TaskRecipe:
@@ -38,9 +54,40 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
         def build() -> Any:
             return net(shape, classes)
 
+        check_model(name, build)
         return Task(name, dataset, hold_out(dataset, seed, test_users), build, lambda s: first_parameters(build, s))
 
-    return recipe
+    return Recipe(recipe, getattr(load, "here", _always))
+
+
+def _always() -> bool:
+    return True
+
+
+def check_model(name: str, build: Callable[[], Any]) -> None:
+    """Refuse a model that this machine cannot train, before memory is taken: it is first built without any numbers."""
+    try:
+        nbytes = float(sum(v.numel() * v.element_size() for v in build_cheaply(build).state_dict().values()))
+    except RuntimeError as wrong:  # PyTorch's word for sizes that no 64-bit number can hold
+        if "overflow" not in str(wrong):
+            raise
+        nbytes = math.inf
+    check_room(MODEL_COPIES * nbytes, f"task: training {name}", "make the model smaller")
+
+
+def build_cheaply(build: Callable[[], Any]) -> Any:
+    """The module without numbers in it, which takes no memory; with them if it cannot be made so."""
+    import torch
+
+    try:
+        with torch.device("meta"):
+            return build()
+    except BadInput:
+        raise
+    except Exception as wrong:
+        if "overflow" in str(wrong):
+            raise
+        return build()
 
 
 def hold_out(dataset: Dataset, seed: int, users: int) -> Ints:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fedfleet.core.limits import Count, Natural
+from fedfleet.core.limits import Count, Width, Words
 from fedfleet.tasks.readers import leaf, plays
 from fedfleet.tasks.readers.words import WIDTH
 from fedfleet.tasks.sources import Source, data_from
@@ -17,7 +17,7 @@ LEAF_PLAYS = Source("LEAF's Shakespeare", leaf.places("leaf_shakespeare", "shake
 
 def char_lstm(
     *,
-    hidden: Count = 256,
+    hidden: Width = 256,
     stride: Count = 40,
     per_role: Count = 400,
     samples: Count | None = None,
@@ -33,7 +33,7 @@ def char_lstm(
 
 def shakespeare_lstm(
     *,
-    hidden: Count = 256,
+    hidden: Width = 256,
     stride: Count = 40,
     per_role: Count = 400,
     samples: Count | None = None,
@@ -43,7 +43,7 @@ def shakespeare_lstm(
     return _next_character("shakespeare_lstm", (_roles(stride, per_role),), hidden, samples, synthetic)
 
 
-def twitter_logreg(*, words: Natural = 0, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def twitter_logreg(*, words: Words = 0, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Logistic regression on 50-d GloVe vectors of tweets (LEAF's Sentiment140): happy or not, by user.
 
     `words` 0 takes the mean of a tweet's word vectors; n puts the first n vectors in a row, as FS-REAL's text says.

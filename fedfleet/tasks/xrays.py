@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.limits import Count
+from fedfleet.core.limits import Count, Side
 from fedfleet.core.parts import Dataset
 from fedfleet.tasks.photos import check_side, transformer
 from fedfleet.tasks.readers import folders
@@ -54,7 +54,7 @@ def pneumonia_cnn(*, samples: Count | None = None, synthetic: bool = False) -> T
     return fit_task("pneumonia_cnn", load, _three_convolutions)
 
 
-def covidfl_vit(*, side: Count = 32, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def covidfl_vit(*, side: Side = 32, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """A small vision transformer on COVID-FL's X-rays of twelve hospitals, squeezed to side x side.
 
     Read from labels.csv with one list per hospital, from clients.csv (client,path,label) or from folders

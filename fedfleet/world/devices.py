@@ -10,7 +10,7 @@ import numpy as np
 from fedfleet.core.cost import seconds_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable
-from fedfleet.core.limits import Count, NonNegative, Positive
+from fedfleet.core.limits import Kinds, NonNegative, Positive
 from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
@@ -118,7 +118,7 @@ def device_file(path: str) -> DeviceRecipe:
 def dpgmm(
     *,
     base: str = "builtin",
-    kinds: Count = 50,
+    kinds: Kinds = 50,
     sigma: NonNegative = 1.0,
     mean_mbps: Positive = 42.0,
     alpha: Positive = 1000.0,

@@ -11,6 +11,7 @@ from fedfleet.core.limits import Count, Positive
 from fedfleet.core.parts import Dataset, DataSource, Split, Task
 from fedfleet.core.records import Ints, Keys
 from fedfleet.core.rng import stream
+from fedfleet.core.room import check_room
 
 # (dataset, rows, clients, generator) -> the client of each row
 PartitionRecipe = Callable[[Dataset, Ints, int, np.random.Generator], Ints]
@@ -47,8 +48,9 @@ def by_label(labels: Count = 2) -> PartitionRecipe:
     """Rows sorted by label are cut into clients x labels blocks, and each client is dealt `labels` of them."""
 
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
-        order = np.lexsort((rng.random(len(rows)), dataset.y[rows]))
         blocks = clients * labels
+        check_room(24 * blocks, f"world.data: {labels} labels for each of {clients} clients", "lower one of the two")
+        order = np.lexsort((rng.random(len(rows)), dataset.y[rows]))
         holder = rng.permutation(np.arange(blocks) % clients)
         owner = np.empty(len(rows), np.int64)
         owner[order] = holder[np.arange(len(rows)) * blocks // len(rows)]

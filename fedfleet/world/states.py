@@ -12,15 +12,17 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer
 from fedfleet.core.intervals import Traces, finish_after, ready_until, traces
-from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Share
+from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Sessions, Share
 from fedfleet.core.meeting import first_meeting
 from fedfleet.core.parts import StateSource
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
+from fedfleet.core.room import check_room
 from fedfleet.world.bases import load_states
 from fedfleet.world.samplers.dpcsm import sample_dpcsm
 
 StateRecipe = Callable[[Keys, int], StateSource]
+_SESSION_BYTES = 80  # ten columns while they are made and checked
 _PIECE = 1 << 16  # traces looked up at once
 _SHORT, _PART = 100.0, 2.0**-10  # seconds
 _BITS = 24  # of the length of a session shorter than a second
@@ -44,7 +46,7 @@ def always_on() -> StateRecipe:
 def daily(
     *,
     ready: Share = 0.3,
-    sessions: Count = 3,
+    sessions: Sessions = 3,
     swing: NonNegative = 0.5,
     day: Positive = 86400.0,
 ) -> StateRecipe:
@@ -56,6 +58,9 @@ def daily(
 
     def recipe(keys: Keys, seed: int) -> StateSource:
         n = len(keys)
+        check_room(
+            _SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two"
+        )
         width = min(0.5 * ready, 1.0 - ready)
         share = np.clip(ready + width * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
         index = np.arange(sessions)

@@ -182,8 +182,8 @@ def test_one_second_is_a_second(tmp_path):
     assert online_of_first(source, [4.5, 5.0, 5.5, 6.0]) == [False, True, True, False]
 
 
-def test_intervals_may_overlap_touch_and_come_in_any_order_and_are_cut_at_the_end(tmp_path):
-    messy = state_file(written(tmp_path, a_state(ready=[[90, 150], [10, 19], [15, 29], [30, 34]])))(KEYS[:1], 0)
+def test_intervals_may_touch_and_come_in_any_order_and_their_last_second_is_cut_at_the_end(tmp_path):
+    messy = state_file(written(tmp_path, a_state(ready=[[90, 100], [10, 19], [20, 29], [30, 34]])))(KEYS[:1], 0)
     tidy = interval_states(traces_of([((10.0, 35.0), (90.0, 100.0))], [100.0]))
     times = np.arange(0.0, 300.0, 0.5)
     assert online_of_first(messy, times) == online_of_first(tidy, times)
@@ -204,6 +204,10 @@ def test_more_rows_than_clients_are_fine_and_fewer_are_not(tmp_path):
         ({"ready": [[20, 10]]}, "state b: interval 0 ends before it begins"),
         ({"ready": [[0, 1], [100, 101]]}, "state b: interval 1 begins outside"),
         ({"ready": [[-5, 1]]}, "state b: interval 0 begins outside"),
+        ({"ready": [[90, 101]]}, "state b: interval 0 ends after the state's own end 100"),
+        ({"ready": [[10, 19], [50, 60], [19, 29]]}, "state b: intervals 0 and 2 overlap"),
+        ({"sleep": 3}, r"row 1 \(b\) has an unknown key 'sleep'"),
+        ({"id": "a", "ready": [[7, 9]]}, "row 1 has the id 'a' of row 0, but is not the same"),
         ({"ready": [[1, 2, 3]]}, "state b: interval 0"),
         ({"ready": [5]}, "state b: interval 0"),
         ({"ready": [["x", 2]]}, "state b: interval 0"),

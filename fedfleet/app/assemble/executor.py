@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedfleet.app.spec import Spec
+from fedfleet.app.spec.tables import Table
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Executor, Task
 
 if TYPE_CHECKING:
     from fedfleet.runtime.executors.stacked.forms import Form
 
+THREADS_A_CORE, _THREADS = 8, 128  # more only wait for each other; but a run of a larger machine may be replayed here
+
 
 def check_executor(spec: Spec) -> None:
     """Refuse an executor that cannot run this spec here, before anything is built or written."""
+    if spec.run["device"] == "cuda":
+        _check_cuda(spec.run)
+    most = max(_THREADS, THREADS_A_CORE * (os.cpu_count() or 1))
+    if spec.run["threads"] > most:
+        raise BadInput(
+            f"run.threads = {spec.run['threads']}: this machine has {os.cpu_count()} processors; use {most} threads at most"
+        )
     if spec.run["execute"] != "ray":
         return
     if spec.edge is not None:
@@ -26,6 +37,18 @@ def check_executor(spec: Spec) -> None:
         raise BadInput(
             'run.execute = "ray" cannot train your own model object, because workers rebuild the task from the spec; '
             'register it as a task of an installed package, or use run.execute = "inline"'
+        )
+
+
+def _check_cuda(run: Table) -> None:
+    """Refuse a GPU that is not there, or that nobody would use."""
+    if run["ray_address"] is None:  # the machines of a cluster may have what this one lacks
+        from fedfleet.runtime.executors.devices import require_cuda
+
+        require_cuda()
+    if "stacked" not in (run["execute"], run["ray_execute"] if run["execute"] == "ray" else ""):
+        raise BadInput(
+            f'run.device = "cuda": run.execute = "{run["execute"]}" trains on the CPU; set run.execute = "stacked"'
         )
 
 

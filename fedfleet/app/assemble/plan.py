@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.overrides import run_facts, with_overrides
@@ -18,15 +19,20 @@ from fedfleet.core.labels import RunFacts
 from fedfleet.core.parts import Plan, Policy, Task, World
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.room import check_room
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
 from fedfleet.learn.losses import with_loss
 from fedfleet.world.partitions import hold
 
+# What a client costs while a world is made; and as one of a user's devices, whose samples are listed one by one.
+_CLIENT_BYTES, _USER_BYTES = 400, 4000
+
 
 def assemble(spec: Spec, task: Task | None = None) -> Setup:
     """Everything that a run of this spec needs; `task` replaces the one that the spec names."""
     check_executor(spec)
+    check_clients(spec)
     pace: Policy = build_part("policies", spec.pace)
     _check_cohort(pace, spec.world["clients"], "clients")
     if task is None and spec.task["use"] == "own":
@@ -41,6 +47,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
+    check_batches(made, plan, world)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
@@ -97,6 +104,13 @@ def _check_stop(stop: Stop) -> None:
             f"stop.commits: {stop.commits} models can never be made in stop.rounds = {stop.rounds} rounds; raise stop.rounds, "
             "which counts attempts"
         )
+
+
+def check_clients(spec: Spec) -> None:
+    """Refuse a fleet that does not fit into this machine's memory, before any of it is taken."""
+    n = spec.world["clients"]
+    each = _USER_BYTES if "users" in spec.world else _CLIENT_BYTES
+    check_room(each * n, f"world.clients: a fleet of {n:,} clients", "ask for fewer clients")
 
 
 def _check_cohort(pace: Policy, clients: int, what: str) -> None:

@@ -12,13 +12,13 @@ from fedfleet.core.parts import Algorithm, Executor
 
 def rebuild(text: str) -> Setup:
     """Everything that a spec's text names, with inline training."""
-    return assemble(resolve(with_words(tomllib.loads(text), ["run.execute=inline"])))
+    return assemble(resolve(with_words(tomllib.loads(text), ["run.execute=inline", "run.device=cpu"])))
 
 
 def rebuild_kit(text: str) -> tuple[Algorithm, Executor]:
     """What a Ray worker needs of a spec. Stacked workers do not measure forms, because all must take the same one."""
     setup = rebuild(text)
-    run = setup.spec.run
+    run = resolve(tomllib.loads(text)).run  # as the spec has it
     if run["ray_execute"] == "inline":
         return setup.plan.algorithm, setup.executor()
     from fedfleet.runtime.executors.stacked.executor import stacked

@@ -18,6 +18,7 @@ from fedfleet.core.fleet import DeviceTable, StateScorer, StateTable, take_devic
 from fedfleet.core.records import Floats
 from fedfleet.core.registry import parameters
 from fedfleet.core.rng import client_keys, stream
+from fedfleet.core.room import check_room
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.devices import dpgmm
 from fedfleet.world.samplers.dpcsm import sample_dpcsm, warnings
@@ -25,6 +26,7 @@ from fedfleet.world.samplers.dpgmm import sample_dpgmm
 from fedfleet.world.samplers.pool72 import allocate, configurations, pool72
 from fedfleet.world.states import dpcsm
 
+_CLIENT_BYTES = 100  # while it is drawn
 Say = Callable[[str], None]  # takes a sentence that whoever asked must hear
 
 
@@ -104,6 +106,7 @@ def sampler_called(kind: str, name: str) -> Sampler:
 def sample_devices(table: Mapping[str, Any], clients: int, seed: int) -> DeviceTable:
     """The devices of a fleet; the table names a sampler with `use`, and its parameters, as in a spec."""
     sampler, settings = _settled("devices", table)
+    check_room(_CLIENT_BYTES * clients, f"--clients: a fleet of {clients:,} clients", "ask for fewer")
     return sampler.draw(settings, clients, seed)
 
 
@@ -116,6 +119,7 @@ def sample_states(
 ) -> StateTable:
     """The states of a fleet, likewise. Without a seed, each sampler uses its own default; `warn` gets its warnings."""
     sampler, settings = _settled("states", table)
+    check_room(_CLIENT_BYTES * clients, f"--clients: a fleet of {clients:,} clients", "ask for fewer")
     return sampler.draw(settings, clients, seed, score, warn)
 
 

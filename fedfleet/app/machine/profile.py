@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import platform
 import resource
 import statistics
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ def link_speed(server: str) -> tuple[list[float], list[float] | None]:
                     f"{url} sends an empty answer, so its speed cannot be measured; name a larger file there"
                 )
             down.append(size * 8 / 1000 / (time.perf_counter() - start))
-    except (OSError, ValueError) as wrong:
+    except (OSError, ValueError, http.client.HTTPException) as wrong:
         raise RunFailed(f"cannot measure the link to {url}: {wrong}") from None
     payload = bytes(_PROBE_BYTES // 4)
     try:
@@ -76,7 +76,7 @@ def link_speed(server: str) -> tuple[list[float], list[float] | None]:
             start = time.perf_counter()
             urllib.request.urlopen(urllib.request.Request(url, data=payload, method="POST"), timeout=30).close()
             up.append(len(payload) * 8 / 1000 / (time.perf_counter() - start))
-    except (OSError, urllib.error.HTTPError):
+    except (OSError, http.client.HTTPException):
         return down, None
     return down, up
 

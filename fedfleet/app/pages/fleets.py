@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from fedfleet.app.pages.columns import ranked_columns, thinned
@@ -10,7 +12,7 @@ from fedfleet.app.pages.svg import COLOURS, Series, bar_chart, line_chart
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, unshared_devices, unshared_states
 from fedfleet.core.intervals import ready_until
 from fedfleet.core.records import Floats
-from fedfleet.measure.montecarlo.metrics import parts_of, simulate
+from fedfleet.measure.montecarlo.metrics import in_threads, parts_of, simulate
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
 
@@ -79,7 +81,8 @@ def successes_page(devices: str | None, states: str | None, settings: Settings) 
         if not needed:
             continue
         mine = parts_of(name, d, s)
-        successes, _ = simulate(settings, *mine, seed=0, t_cost=settings.deadline, by_deadline=True)
+        asked = partial(simulate, settings, *mine, seed=0, t_cost=settings.deadline, by_deadline=True)
+        [(successes, _)] = in_threads(lambda asked, stop: asked(stop=stop), [asked])
         order = np.argsort(-successes, kind="stable")
         ideal = settings.s_ideal(len(successes))
         chart = ranked_columns(

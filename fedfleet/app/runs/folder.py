@@ -55,6 +55,14 @@ def refuse_taken(out: Path, *, resume: bool) -> None:
         raise BadInput(f"{out} exists already; continue that run with --resume, or choose another folder with --out")
 
 
+def refuse_absent(out: Path) -> None:
+    """Refuse to resume in a folder that does not exist: a wrong letter must not start a run afresh."""
+    if not out.exists():
+        raise BadInput(
+            f"--resume: there is no folder {out}; name the folder of the run, or start anew without --resume"
+        )
+
+
 def make_folder(out: Path) -> None:
     """Make the folder of a new run, or find it empty and writable."""
     try:

@@ -7,17 +7,32 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from fedfleet.app.spec.tables import NESTED, sayable
+from fedfleet.app.spec.tables import nested_kind, sayable
+from fedfleet.core.limits import LARGEST, MOST, SMALLEST
 from fedfleet.core.registry import builder, names, parameters, summary
+
+GENERAL = (LARGEST, MOST, math.inf)  # limits of all numbers, which the reference states once
 
 
 def listed_parts(kind: str) -> dict[str, Any]:
     """All parts of a kind; the answer of `fedfleet list`."""
-    items = [
+    items: list[dict[str, Any]] = [
         {"name": name, "summary": summary(builder(kind, name)), "parameters": describe(builder(kind, name))}
         for name in names(kind)
     ]
+    for item in items if kind == "tasks" else ():
+        here = data_here(item["name"])
+        item |= {} if here is None else {"data_here": here}
     return {"kind": kind, "items": items}
+
+
+def data_here(task: str) -> bool | None:
+    """Are the data of a task on this machine? None where it does not say, as tasks of third parties need not."""
+    build = builder("tasks", task)
+    if any(p.default is inspect.Parameter.empty for _, p in parameters(build).values()):
+        return None
+    here = getattr(build(), "here", None)
+    return None if here is None else bool(here())
 
 
 def describe(build: Callable[..., Any]) -> dict[str, dict[str, Any]]:
@@ -27,7 +42,7 @@ def describe(build: Callable[..., Any]) -> dict[str, dict[str, Any]]:
         if not sayable(hint):
             continue
         required = parameter.default is inspect.Parameter.empty
-        kind = NESTED.get(hint)
+        kind = nested_kind(hint)
         entry: dict[str, Any] = {"type": f"a part of {kind}" if kind else readable(hint), "required": required}
         if not required:
             entry["default"] = parameter.default
@@ -42,9 +57,9 @@ def readable(hint: Any) -> str:
     if limits:
         signs = {"Gt": ("gt", ">"), "Ge": ("ge", ">="), "Lt": ("lt", "<"), "Le": ("le", "<=")}
         named = [(signs[type(m).__name__][1], getattr(m, signs[type(m).__name__][0])) for m in limits]
-        said = " and ".join(f"{sign} {limit}" for sign, limit in named if limit != math.inf)
-        finite = "finite " if any(limit == math.inf for _, limit in named) else ""
-        return f"{finite}{readable(hint.__origin__)} {said}"
+        said = " and ".join(f"{sign} {limit:.12g}" for sign, limit in named if limit not in GENERAL)
+        said = said.replace(f">= {SMALLEST:g}", "> 0")
+        return f"{readable(hint.__origin__)} {said}"
     if str(hint).startswith("typing.Literal"):
         return " or ".join(repr(a) for a in args)
     if args and (str(hint).startswith("typing.Optional") or "|" in str(hint) or "Union" in str(hint)):

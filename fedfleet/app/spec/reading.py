@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.spec.record import Spec
-from fedfleet.app.spec.resolving import resolve
+from fedfleet.app.spec.resolving import DEFAULTS, resolve
 from fedfleet.core.errors import BadInput
 
 
@@ -29,28 +29,41 @@ def read_table(path: str | Path) -> dict[str, Any]:
         raise BadInput(f"{path} is a folder; give a spec file, for example {path / 'spec.toml'}") from None
     except (OSError, UnicodeDecodeError) as wrong:
         raise BadInput(f"cannot read the spec {path}: {wrong}") from None
-    except tomllib.TOMLDecodeError as wrong:
+    except (ValueError, RecursionError) as wrong:  # also of numbers with thousands of digits
         raise BadInput(f"the spec {path} is not valid TOML: {wrong}") from None
 
 
 def with_words(table: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """The table with `a.b=value` words applied; a value that is not valid TOML is taken as text."""
+    """The table with `a.b=value` words applied; a value that is not valid TOML is taken as text.
+
+    A word that changes `use` replaces the part: what the table said about the one before goes.
+    """
     table = copy.deepcopy(table)
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not all(key.split(".")):
-            raise BadInput(f"{word!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
-        try:
-            value = tomllib.loads(f"v = {text}")["v"]
-        except tomllib.TOMLDecodeError:
-            value = text
+    for word, key, value in sorted(map(_word, words), key=lambda w: _depth(w[1])):
         place = table
-        *path, last = key.split(".")
+        *path, last = key
         for part in path:
             inner = place.get(part, {})
             place[part] = {"use": inner} if isinstance(inner, str) else inner  # a bare name stands for its part
             place = place[part]
             if not isinstance(place, dict):
                 raise BadInput(f"{word!r}: {part!r} holds a value, not a table, so it has no key to set")
+        if last == "use" and place.get("use", DEFAULTS.get(".".join(path))) != value:
+            place.clear()  # another part: the settings of the one before are none of its own
         place[last] = value
     return table
+
+
+def _word(word: str) -> tuple[str, list[str], Any]:
+    key, equals, text = word.partition("=")
+    if not equals or not all(key.split(".")):
+        raise BadInput(f"{word!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
+    try:
+        return word, key.split("."), tomllib.loads(f"v = {text}")["v"]
+    except (ValueError, KeyError, RecursionError):
+        return word, key.split("."), text
+
+
+def _depth(key: list[str]) -> int:
+    """Words that replace a part come before words that set its keys, in whatever order they were given."""
+    return len(key) - (key[-1] == "use")

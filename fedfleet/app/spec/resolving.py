@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from annotated_types import Ge, MinLen
+from annotated_types import MinLen
 
 from fedfleet.app.spec.record import TABLES, Spec
 from fedfleet.app.spec.settings import override_settings, run_settings, world_settings
-from fedfleet.app.spec.tables import Table, check_table, check_value, resolve_part
+from fedfleet.app.spec.tables import Table, as_table, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.limits import Seed
 from fedfleet.core.records import Stop
 
 _DEFAULT_PARTS = {
@@ -23,6 +24,10 @@ _WORLD_PARTS = {
     "devices": ("devices", "homogeneous"),
     "states": ("states", "always_on"),
     "data": ("partitions", "iid"),
+}
+DEFAULTS = {
+    **{key: name for key, (_, name) in _DEFAULT_PARTS.items()},
+    **{f"world.{key}": name for key, (_, name) in _WORLD_PARTS.items()},
 }
 _WORLD_OPTIONAL = {"users": "users"}  # what a spec may leave out altogether
 
@@ -37,14 +42,14 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
             raise BadInput(f"the spec has no table or key {key!r}{nearest(key, TABLES)}")
     own = {"use": "own", "content": own_task} if own_task else _own_task(table.get("task"))
     parts = {
-        key: resolve_part(kind, _as_table(table.get(key, {}), key), key, default)
+        key: resolve_part(kind, as_table(table.get(key, {}), key), key, default)
         for key, (kind, default) in _DEFAULT_PARTS.items()
         if not (key == "task" and own)
     }
     if own:
         parts["task"] = own
-    world = _world(_as_table(table.get("world", {}), "world"))
-    edge = resolve_part("edges", _as_table(table["edge"], "edge"), "edge") if "edge" in table else None
+    world = _world(as_table(table.get("world", {}), "world"))
+    edge = resolve_part("edges", as_table(table["edge"], "edge"), "edge") if "edge" in table else None
     if edge and "users" not in world:
         raise BadInput('edge: [edge] needs to know whose device is whose; add world.users = { use = "households" }')
     overrides = table.get("override", [])
@@ -52,12 +57,12 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
     return Spec(
         name=name,
-        seed=check_value(Annotated[int, Ge(0)], table.get("seed", 0), "seed"),
+        seed=check_value(Seed, table.get("seed", 0), "seed"),
         **parts,
         edge=edge,
         world=world,
-        stop=check_table(Stop, _as_table(table.get("stop", {}), "stop"), "stop"),
-        run=check_table(run_settings, _as_table(table.get("run", {}), "run"), "run"),
+        stop=check_table(Stop, as_table(table.get("stop", {}), "stop"), "stop"),
+        run=check_table(run_settings, as_table(table.get("run", {}), "run"), "run"),
         override=[_override(o, i, parts["algorithm"]) for i, o in enumerate(overrides)],
     )
 
@@ -83,28 +88,37 @@ def _world(table: Mapping[str, Any]) -> Table:
         )
     for key, (kind, default) in parts.items():
         if key in table or default is not None:
-            found[key] = resolve_part(kind, _as_table(table.get(key, {}), f"world.{key}"), f"world.{key}", default)
+            found[key] = resolve_part(kind, as_table(table.get(key, {}), f"world.{key}"), f"world.{key}", default)
     return found
 
 
 def _override(table: Any, i: int, algorithm: Table) -> Table:
     where = f"override[{i}]"
-    got = check_table(override_settings, _as_table(table, where), where)
+    given = as_table(table, where)
+    if isinstance(given.get("algorithm"), str):
+        given = {**given, "algorithm": {"use": given["algorithm"]}}
+    got = check_table(override_settings, given, where)
     if not got["clients"] and not got["kinds"]:
         raise BadInput(f"{where} names neither clients nor kinds; name the ones it applies to")
-    if "use" in got["algorithm"]:
-        raise BadInput(
-            f"{where}.algorithm.use: an override can change settings of the algorithm, not the algorithm itself"
-        )
     if not got["algorithm"]:
         raise BadInput(f"{where} changes nothing; give it a setting, for example algorithm.lr = 0.01")
-    resolve_part("algorithms", {**algorithm, **got["algorithm"]}, f"{where}.algorithm", algorithm["use"])
+    changed(algorithm, got["algorithm"], f"{where}.algorithm")
     return got
 
 
-def _as_table(value: Any, where: str) -> Mapping[str, Any]:
-    if isinstance(value, str):
-        return {"use": value}
-    if not isinstance(value, Mapping):
-        raise BadInput(f'{where}: {value!r} is not a table; write {where} = {{ use = "NAME" }}')
-    return value
+def changed(algorithm: Table, settings: Mapping[str, Any], where: str) -> Table:
+    """The algorithm's table with some settings changed, those of algorithms inside it too; checked and complete."""
+    return resolve_part("algorithms", _changed(algorithm, settings, where), where)
+
+
+def _changed(table: Table, settings: Mapping[str, Any], where: str) -> Table:
+    if settings.get("use", table["use"]) != table["use"]:
+        raise BadInput(f"{where}.use: an override can change settings of the algorithm, not the algorithm itself")
+    found = dict(table)
+    for key, value in settings.items():
+        inner = table.get(key)
+        if isinstance(inner, Mapping) and "use" in inner:
+            found[key] = _changed(dict(inner), as_table(value, f"{where}.{key}"), f"{where}.{key}")
+        else:
+            found[key] = value
+    return found

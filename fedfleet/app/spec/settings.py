@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from annotated_types import Ge
-
-from fedfleet.core.limits import Count, Natural, Positive
+from fedfleet.core.limits import Clients, Count, Natural, Positive, Threads
 
 
 def world_settings(
     *,
-    clients: Count = 100,
+    clients: Clients = 100,
     model_bytes: Positive | None = None,
-    split: list[Annotated[int, Ge(0)]] = [6, 2, 2],  # noqa: B006
+    split: list[Natural] = [6, 2, 2],  # noqa: B006
     min_samples: Count = 5,
     heterogeneity: Literal["both", "devices", "states", "none"] = "both",
 ) -> None:
@@ -25,10 +23,10 @@ def run_settings(
     execute: Literal["auto", "inline", "stacked", "ray"] = "auto",
     device: Literal["cpu", "cuda"] = "cpu",
     tf32: bool = False,
-    threads: Count = 1,
+    threads: Threads = 1,
     checkpoint_every: Count = 20,
     memory_mb: Count = 2048,
-    workers: Count | None = None,
+    workers: Threads | None = None,
     ray_address: str | None = None,
     ray_execute: Literal["inline", "stacked"] = "inline",
 ) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.labels import RunFacts
+from fedfleet.core.limits import SMALLEST
 from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
 from fedfleet.core.registry import builder, parameters
 from fedfleet.world.devices import DeviceRecipe
@@ -44,9 +46,10 @@ def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] |
     }
     given = {k: v for k, v in table.items() if k != "use"}
     for key, value in given.items():
-        inner = NESTED.get(hints[key][0])
-        if inner is not None:
-            given[key] = build_part(inner, value, provide)
+        inner = nested_kind(hints[key][0])
+        if inner is not None and value is not None:
+            many = isinstance(value, list | tuple)
+            given[key] = [build_part(inner, v, provide) for v in value] if many else build_part(inner, value, provide)
     return build(**given, **brought)
 
 
@@ -61,33 +64,77 @@ def check_table(
             raise BadInput(f"{where} has no key {key!r}{nearest(key, (*spoken, *also))}")
     found: Table = {}
     for key, (hint, parameter) in spoken.items():
-        inner = NESTED.get(hint)
+        inner = nested_kind(hint)
         if key not in table:
             if parameter.default is inspect.Parameter.empty:
                 raise BadInput(f"{where} needs the key {key!r}")
             found[key] = parameter.default
         elif inner is not None:
-            nested = {"use": table[key]} if isinstance(table[key], str) else table[key]
-            if not isinstance(nested, Mapping):
-                raise BadInput(f'{where}.{key}: {nested!r} is not a table; write {key} = {{ use = "NAME" }}')
-            found[key] = resolve_part(inner, nested, f"{where}.{key}")
+            found[key] = _nested(inner, hint, table[key], f"{where}.{key}")
         else:
             found[key] = check_value(hint, table[key], f"{where}.{key}")
     return found
 
 
+def as_table(value: Any, where: str) -> Mapping[str, Any]:
+    """A part's table; a bare name stands for it."""
+    if isinstance(value, str):
+        return {"use": value}
+    if not isinstance(value, Mapping):
+        key = where.rpartition(".")[2]
+        raise BadInput(f'{where}: {_short(value)} is not a table; write {key} = {{ use = "NAME" }}')
+    return value
+
+
+def _nested(kind: str, hint: Any, value: Any, where: str) -> Any:
+    """A part that is another's parameter, or a list of such."""
+    if not _is_list(hint):
+        return resolve_part(kind, as_table(value, where), where)
+    if not isinstance(value, list | tuple):
+        raise BadInput(f"{where}: {_short(value)} is not a list of {kind}; write [..]")
+    return [resolve_part(kind, as_table(v, f"{where}[{i}]"), f"{where}[{i}]") for i, v in enumerate(value)]
+
+
 def check_value(hint: Any, value: Any, where: str) -> Any:
     """The value if it has the type and limits of the hint; otherwise one sentence that says why not."""
     try:
-        return TypeAdapter(hint, config=_STRICT).validate_python(value)
+        found = TypeAdapter(hint, config=_STRICT).validate_python(value)
+        return (
+            found + 0.0 if isinstance(found, float) else found
+        )  # minus zero is zero, whatever numpy thinks of its sign
     except ValidationError as wrong:
         # For an optional value, that it is not None helps nobody.
         errors = [e for e in wrong.errors() if e["type"] != "none_required"] or wrong.errors()
         first, *others = dict.fromkeys(e["msg"] for e in errors)
         said = ", or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
-        raise BadInput(f"{where} = {value!r}: {said[0].lower()}{said[1:]}") from None
+        said = said.replace(f"greater than or equal to {SMALLEST:.12f}", f"greater than 0, by {SMALLEST:g} at least")
+        raise BadInput(f"{where} = {_short(value)}: {said[0].lower()}{said[1:]}") from None
 
 
 def sayable(hint: Any) -> bool:
     """Can a value of this type be written in a spec? Parts can; other functions, such as a predicate over names, cannot."""
-    return hint in NESTED or (hint is not RunFacts and "Callable" not in str(hint))
+    return nested_kind(hint) is not None or (hint is not RunFacts and "Callable" not in str(hint))
+
+
+def nested_kind(hint: Any) -> str | None:
+    """Of which kind the part is that a parameter of this type takes: the part itself, one or none, or a list of them."""
+    if hint in NESTED:
+        return NESTED[hint]
+    inside = [a for a in get_args(hint) if a is not NoneType]
+    wraps = _is_list(hint) or get_origin(hint) in (Union, UnionType)
+    return nested_kind(inside[0]) if wraps and len(inside) == 1 else None
+
+
+def _is_list(hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType):
+        return any(_is_list(a) for a in get_args(hint))
+    return get_origin(hint) is list
+
+
+def _short(value: Any) -> str:
+    """The value in a sentence; long ones are cut."""
+    try:
+        said = repr(value)
+    except (ValueError, RecursionError):  # Python prints no number of more than 4,300 digits
+        return "a value too long to print"
+    return said if len(said) <= 100 else f"{said[:80]}.."

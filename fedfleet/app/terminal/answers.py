@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,8 @@ TrustCode = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
+_LONG_WORD = re.compile(r"\S{400,}")
+
 
 class Interrupted(FedFleetError):
     """The user pressed Ctrl-C, and can be told how to go on."""
@@ -37,8 +40,21 @@ def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]]
 
 
 def say(text: str) -> None:
-    """Print a remark on standard error."""
-    typer.echo(f"fedfleet: {text}", err=True)
+    """Print a remark on standard error; words longer than any path are cut."""
+    text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}..", text)
+    typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)
+
+
+def check_folder(option: str, path: Path) -> None:
+    """Refuse a file that cannot be written where an option asks for it, before the work is done."""
+    try:
+        fine = path.absolute().parent.is_dir() and not path.is_dir()
+    except (OSError, ValueError):  # a name that is too long, or has a zero byte in it
+        fine = False
+    if not fine:
+        raise BadInput(
+            f"{option}: cannot write {path}: there is no such folder, or it is one; give a file in a folder that exists"
+        )
 
 
 def warn(warnings: Iterable[str]) -> None:
@@ -51,7 +67,6 @@ def write_page(option: str, path: Path, text: str) -> None:
     """Write an HTML page where an option asked for it."""
     try:
         path.write_text(text)
-    except OSError as wrong:
-        raise BadInput(
-            f"{option}: cannot write {path}: {wrong.strerror}; give a file in a folder that exists"
-        ) from None
+    except (OSError, ValueError) as wrong:
+        said = getattr(wrong, "strerror", None) or wrong
+        raise BadInput(f"{option}: cannot write {path}: {said}; give a file in a folder that exists") from None

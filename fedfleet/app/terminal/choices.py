@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.limits import LARGEST, SMALLEST
 
 
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
@@ -17,13 +18,20 @@ def one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
 
 def positive(option: str, value: float) -> float:
     """The value if it is a positive, finite number."""
-    if not (math.isfinite(value) and value > 0):
-        raise BadInput(f"{option} {value:g} must be positive and finite")
+    if not (math.isfinite(value) and SMALLEST <= value <= LARGEST):
+        raise BadInput(f"{option} {value:g} must be positive and finite, from {SMALLEST:g} to {LARGEST:g}")
+    return value
+
+
+def not_negative(option: str, value: float) -> float:
+    """The value if it is finite and not negative."""
+    if not 0 <= value <= LARGEST:
+        raise BadInput(f"{option} {value:g} must not be negative, and at most {LARGEST:g}")
     return value
 
 
 def share(option: str, value: float) -> float:
     """The value if it lies in (0, 1]."""
-    if not 0 < value <= 1:
+    if not SMALLEST <= value <= 1:
         raise BadInput(f"{option} {value:g} must be above 0 and at most 1")
     return value

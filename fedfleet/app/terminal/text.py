@@ -59,6 +59,8 @@ def shown_parts(answer: dict[str, Any]) -> str:
     blocks = []
     for item in answer["items"]:
         lines = [f"{item['name']}: {item['summary']}"]
+        if not item.get("data_here", True):
+            lines[0] += " (data not here)"
         for name, p in item["parameters"].items():
             default = "required" if p["required"] else f"default {p['default']}"
             lines.append(f"    {name:<16} {p['type']:<36} {default}")

@@ -14,9 +14,9 @@ bench = Group("Measure speed on this machine.", {"train": "fedfleet.app.verbs.be
 
 def train(
     task: Annotated[str, typer.Option(help="A task; it is trained on synthetic data.")] = "mlp",
-    cohort: Annotated[int, typer.Option(min=1, help="Clients that train together.")] = 50,
-    steps: Annotated[int, typer.Option(min=1, help="Local steps of each client.")] = 5,
-    batch: Annotated[int, typer.Option(min=1, help="Samples per step.")] = 10,
+    cohort: Annotated[int, typer.Option(min=1, max=100_000, help="Clients that train together.")] = 50,
+    steps: Annotated[int, typer.Option(min=1, max=1_000_000, help="Local steps of each client.")] = 5,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="Samples per step.")] = 10,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     form: Annotated[str | None, typer.Option(help="merged or loop; default: whichever is faster here.")] = None,
     tf32: Annotated[

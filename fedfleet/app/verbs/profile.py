@@ -12,10 +12,11 @@ from fedfleet.app.terminal.answers import AsJson, answer
 
 def profile(
     task: Annotated[str, typer.Option(help="The task whose model is measured.")] = "digits_cnn",
-    batch: Annotated[int, typer.Option(min=1, help="Samples per training step.")] = 16,
-    iterations: Annotated[int, typer.Option(min=1, help="How often to repeat each measurement.")] = 100,
+    batch: Annotated[int, typer.Option(min=1, max=100_000, help="Samples per training step.")] = 16,
+    iterations: Annotated[int, typer.Option(min=1, max=1_000_000, help="How often to repeat each measurement.")] = 100,
     side: Annotated[
-        int | None, typer.Option(min=1, help="Use images of SIDE x SIDE pixels instead of the task's own size.")
+        int | None,
+        typer.Option(min=1, max=4096, help="Use images of SIDE x SIDE pixels instead of the task's own size."),
     ] = None,
     device_id: Annotated[
         str | None, typer.Option("--id", help="The id of this device; default: the host's name.")

@@ -39,9 +39,12 @@ def run(
         return
     from fedfleet.app.pages.report import write_report
     from fedfleet.app.runs import perform
+    from fedfleet.app.runs.folder import refuse_absent
     from fedfleet.app.terminal.progress import progress
     from fedfleet.app.terminal.text import shown_run
 
+    if resume and out is not None:
+        refuse_absent(out)
     folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
     try:
         with progress(resolved.stop["rounds"], resolved.stop["commits"], quiet=as_json) as watch:
@@ -53,4 +56,6 @@ def run(
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
     warn(done.metrics["warnings"])
     if not done.metrics["commits"]:
+        if not done.metrics["warnings"]:
+            say(f"no model was made in {done.metrics['rounds']} rounds; stopped by {done.metrics.get('stopped_by')}")
         raise typer.Exit(1)  # a run that made no model is a failed one, however orderly it ended

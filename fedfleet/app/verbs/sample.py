@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, say, write_page
+from fedfleet.app.terminal.answers import AsJson, answer, check_folder, say, write_page
 from fedfleet.app.terminal.commands import Group, Late, Verb
+from fedfleet.core.limits import LAST_SEED, MOST_CLIENTS
 
 sample = Group(
     "Make a fleet: draw devices or states from a base with a sampler.",
@@ -32,7 +33,7 @@ MEANING = {
 }
 FOR_ALL = ("base", "semantics")  # may be given whatever the sampler, as the contract of the command has it
 
-Clients = Annotated[int, typer.Option(min=1, help="How many clients.")]
+Clients = Annotated[int, typer.Option(min=1, max=MOST_CLIENTS, help="How many clients.")]
 Out = Annotated[Path | None, typer.Option(help="The file to write: .json, or .npz for large fleets.")]
 
 
@@ -51,12 +52,18 @@ def _table(kind: str, sampler: str, given: dict[str, Any]) -> dict[str, Any]:
     return {"use": sampler, **checked(given, sampler, declared(sampler_called(kind, sampler)), ignored=FOR_ALL)}
 
 
+def _check_files(out: Path | None, picture: Path | None) -> None:
+    for option, path in (("--out", out), ("--picture", picture)):
+        if path is not None:
+            check_folder(option, path)
+
+
 def _devices(
     *,
     sampler: Annotated[str, typer.Option(help="dpgmm, pool72 or uniform.")] = "dpgmm",
     given: dict[str, Any],
     clients: Clients = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another fleet.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="Another seed gives another fleet.")] = 0,
     out: Out = None,
     picture: Annotated[Path | None, typer.Option(help="Also draw the speeds, as an HTML page.")] = None,
     as_json: AsJson = False,
@@ -67,6 +74,7 @@ def _devices(
     from fedfleet.app.pages.fleets import devices_page
     from fedfleet.app.terminal.text import shown_metrics
 
+    _check_files(out, picture)
     table = sample_devices(_table("devices", sampler, given), clients, seed)
     saved = save_devices(table, out)
     if picture is not None:
@@ -81,7 +89,9 @@ def _states(
     clients: Clients = 100,
     seed: Annotated[
         int | None,
-        typer.Option(min=0, help="Another seed gives another fleet; default: 0, with released semantics 2022."),
+        typer.Option(
+            min=0, max=LAST_SEED, help="Another seed gives another fleet; default: 0, with released semantics 2022."
+        ),
     ] = None,
     scores: Annotated[
         Path | None, typer.Option(help="dpcsm: a JSON object that maps state ids to scores, instead of computing them.")
@@ -96,6 +106,7 @@ def _states(
     from fedfleet.app.pages.fleets import states_page
     from fedfleet.app.terminal.text import shown_metrics
 
+    _check_files(out, picture)
     asked = _table("states", sampler, given)
     given_scores = {} if scores is None else {"score": read_scores(scores)}
     warned: list[str] = []

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, SigningKey, answer, warn
+from fedfleet.core.limits import MOST_CLIENTS
 
 
 def serve(
@@ -22,7 +23,12 @@ def serve(
     out: Annotated[Path | None, typer.Option(help="The folder to write; default: runs/NAME-wire-DIGEST.")] = None,
     address: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen.")] = "127.0.0.1:50051",
     devices: Annotated[
-        int | None, typer.Option(help="How many devices to wait for before round 1; default: the size of the cohort.")
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_CLIENTS,
+            help="How many devices to wait for before round 1; default: the size of the cohort.",
+        ),
     ] = None,
     sign: SigningKey = None,
     as_json: AsJson = False,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, write_page
+from fedfleet.app.terminal.answers import AsJson, answer, check_folder, write_page
 
 
 def shuffle(
@@ -19,7 +19,7 @@ def shuffle(
     ],
     solver: Annotated[str, typer.Option(help="exact; or slsqp, the paper's, for comparison.")] = "exact",
     quick: Annotated[bool, typer.Option("--quick", help="Faster, without bounds.")] = False,
-    limit: Annotated[float, typer.Option(min=0.001, help="slsqp: stop after this many seconds.")] = 120.0,
+    limit: Annotated[float, typer.Option(help="slsqp: stop after this many seconds.")] = 120.0,
     picture: Annotated[
         Path | None, typer.Option(help="Also draw the devices before and after, as an HTML page.")
     ] = None,
@@ -28,9 +28,12 @@ def shuffle(
     """Solve one user's exchange of samples: which device hands how many samples of which class to which other."""
     from fedfleet.app.fleets.exchange import exchange_text, read_problem, solve_file
     from fedfleet.app.pages.exchange import user_page
-    from fedfleet.app.terminal.choices import one_of
+    from fedfleet.app.terminal.choices import one_of, positive
 
     chosen = one_of("--solver", solver, ("exact", "slsqp"))
+    positive("--limit", limit)
+    if picture is not None:
+        check_folder("--picture", picture)
     problem = read_problem(file)
     got = solve_file(problem, solver=chosen, quick=quick, limit=limit)
     if picture is not None:

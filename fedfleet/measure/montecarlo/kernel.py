@@ -115,12 +115,12 @@ def _elapsed(c, trace, te, need, limit, period, offsets, begins, ends, base, ind
 def simulate(
     seed, k, by_deadline, limit, quantile, rounds, trips, most_empty, t_break, released,
     n, has_devices, size, device_of, down, down_offsets, up, up_offsets, compute,
-    has_states, t_cost, trace_of, start, period, offsets, begins, ends, total,
+    has_states, t_cost, trace_of, start, period, offsets, begins, ends, total, stop,
 ):  # fmt: skip
     """One simulated training: successes per client and the virtual time at the end.
 
     Client c has the device device_of[c] and follows the trace trace_of[c]. The time is infinite if trips are counted and
-    nobody is ready for more than `most_empty` rounds in a row.
+    nobody is ready for more than `most_empty` rounds in a row. Whoever sets stop[0] ends it at once, with whatever it has.
     """
     successes = np.zeros(n, np.int64)
     chosen = np.empty(max(k, 1), np.int64)
@@ -145,10 +145,13 @@ def simulate(
     z = _scramble(np.uint64(seed) + _GOLDEN)
     t, done_rounds, done_trips, empty = 0.0, 0, 0, 0
     while done_rounds < rounds if by_deadline else done_trips < trips:
+        if stop[0]:
+            break
         t += t_break
         if has_states:
             early, late = (np.floor(t), np.ceil(t)) if released else (t, t)
             last = np.int64(np.floor(late / _WIDTH))
+            at = max(at, last - _RING + 1)  # once around the ring meets everyone, however long the last round took
             while True:
                 slot = at % _RING
                 c = head[slot]

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
@@ -29,6 +30,10 @@ NAMES = ("DevMC-R", "DevMC-T", "StatMC-R", "StatMC-T", "InterMC-R", "InterMC-T")
 _MOST_SEEDS = 10_000
 _NO_INTS, _NO_FLOATS, _NO_ROWS = np.zeros(1, np.int64), np.zeros(0), np.zeros(0, np.int32)
 
+Stop = NDArray[np.uint8]  # a simulation looks at it once a round, and ends where it is not 0
+_NEVER: Stop = np.zeros(1, np.uint8)
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 Simulate = Callable[..., tuple[Ints, float]]
 
 
@@ -65,6 +70,7 @@ def simulate(
     seed: int,
     t_cost: float,
     by_deadline: bool,
+    stop: Stop = _NEVER,
 ) -> tuple[Ints, float]:
     """One fast simulation: successes per client, virtual time at the end (infinite: nobody is ever ready again)."""
     n = settings.clients(devices, states)
@@ -79,7 +85,7 @@ def simulate(
         s is not None, float(t_cost), everyones_row(s.of, len(s.start)) if s else _NO_ROWS,
         s.start if s else _NO_FLOATS, s.period if s else _NO_FLOATS,
         s.offsets if s else _NO_INTS, s.begins if s else _NO_FLOATS, s.ends if s else _NO_FLOATS,
-        s.total if s else _NO_FLOATS,
+        s.total if s else _NO_FLOATS, stop,
     )  # fmt: skip
 
 
@@ -110,18 +116,24 @@ def available(devices: DeviceTable | None, states: StateTable | None) -> list[st
 
 
 def one_value(
-    name: str, settings: Settings, devices: DeviceTable | None, states: StateTable | None, seed: int
+    name: str,
+    settings: Settings,
+    devices: DeviceTable | None,
+    states: StateTable | None,
+    seed: int,
+    stop: Stop = _NEVER,
 ) -> float:
     """A metric for one seed."""
     by_deadline = name.endswith("-R")
     d, s = parts_of(name, devices, states)
     costs = settings.costs(by_deadline=by_deadline) if d is None else np.zeros(1)
-    found = [simulate(settings, d, s, seed=seed, t_cost=c, by_deadline=by_deadline) for c in costs.tolist()]
+    found = [simulate(settings, d, s, seed=seed, t_cost=c, by_deadline=by_deadline, stop=stop) for c in costs.tolist()]
     if by_deadline:
         return float(np.mean([ratio(settings, successes) for successes, _ in found]))
     if any(math.isinf(seconds) for _, seconds in found):
         raise BadInput(
-            f"{name}: rounds begin every {settings.t_break:g} s, and nobody is ever ready at such a moment; "
+            f"{name}: rounds begin every {settings.t_break:g} s, and nobody is ever ready at such a moment "
+            f"({settings.most_empty_rounds(s):,} were tried); "
             "give another t_break, or states that are ready for longer"
         )
     scale = settings.trips / settings.k * settings.t_break_asked
@@ -150,13 +162,27 @@ def measure(
     warm_up(settings, *parts_of(name, devices, states))
     start = time.perf_counter()
     values: list[float] = []
-    with ThreadPoolExecutor(threads) as pool:
-        for batch in _batches(seeds, until_se, values):
-            values += pool.map(partial(one_value, name, settings, devices, states), batch)
+    for batch in _batches(seeds, until_se, values):
+        values += in_threads(partial(one_value, name, settings, devices, states), batch, threads)
     seconds = time.perf_counter() - start
     array = np.array(values)
     sd = float(array.std(ddof=1)) if len(values) > 1 else 0.0
     return Measured(float(array.mean()), sd, seconds, array)
+
+
+def in_threads(work: Callable[[Item, Stop], Found], items: Iterable[Item], threads: int = 1) -> list[Found]:
+    """The work on every item, in order. Never in the main thread: there a long simulation would not hear Ctrl-C."""
+    stop = np.zeros(1, np.uint8)
+    pool = ThreadPoolExecutor(threads)
+
+    def stoppable(item: Item) -> Found:
+        return work(item, stop)
+
+    try:
+        return list(pool.map(stoppable, items))
+    finally:
+        stop[0] = 1  # for those that still run, after an error or an interrupt
+        pool.shutdown(cancel_futures=True)
 
 
 def _batches(seeds: int, until_se: float | None, values: list[float]) -> Iterator[range]:
@@ -178,12 +204,11 @@ def state_scores(settings: Settings, states: StateTable, *, seeds: int = 1, thre
     ideal = settings.s_ideal(n)
     work = [(seed, cost) for seed in range(seeds) for cost in settings.costs(by_deadline=True).tolist()]
 
-    def score(item: tuple[int, float]) -> Floats:
-        successes, _ = simulate(settings, None, states, seed=item[0], t_cost=item[1], by_deadline=True)
+    def score(item: tuple[int, float], stop: Stop) -> Floats:
+        successes, _ = simulate(settings, None, states, seed=item[0], t_cost=item[1], by_deadline=True, stop=stop)
         return np.minimum(successes, ideal) / ideal
 
-    with ThreadPoolExecutor(threads) as pool:
-        return np.asarray(np.mean(list(pool.map(score, work)), axis=0), np.float64)
+    return np.asarray(np.mean(in_threads(score, work, threads), axis=0), np.float64)
 
 
 def per_state(states: StateTable, scores: Floats) -> dict[str, float]:

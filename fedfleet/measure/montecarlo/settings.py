@@ -15,6 +15,7 @@ from fedfleet.core.records import Floats
 
 Semantics = Literal["paper", "released"]
 # ViT-B/16 with two classes in fp32, in the units of the released code: KiB of parameters over kB/s of speed.
+_MOST_EMPTY = 1e8  # rounds; they take some seconds
 VIT_KB = 85800194 * 4 / 1024
 
 
@@ -65,9 +66,11 @@ class Settings:
         """So many rounds in a row without anyone ready mean that nobody ever will be again.
 
         Rounds begin every t_break seconds then; where both are whole seconds, a trace looks the same to them after at most
-        as many rounds as its period has seconds.
+        as many rounds as its period has seconds. Shorter pauses need more rounds to see all of it; at some point it is enough.
         """
-        return 1 if states is None else math.ceil(float(states.traces.period.max())) + 1
+        if states is None:
+            return 1
+        return math.ceil(min(float(states.traces.period.max()) / min(self.t_break, 1.0), _MOST_EMPTY)) + 1
 
     def s_ideal(self, n: int) -> float:
         """How often each client would take part if all were alike and always there."""

@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 import json
-import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table, unshared_devices, unshared_states
-from fedfleet.core.intervals import traces
-from fedfleet.world.bases.reading import numbers, phases, read_json, state_table
+from fedfleet.core.room import check_room
+from fedfleet.world.bases.arrays import DEVICES, STATES, devices_npz, states_npz
+from fedfleet.world.bases.reading import disjoint_phases, numbers, read_json, same_by_name, state_table
 
-DEVICES, STATES = "fedfleet/devices@1", "fedfleet/states@1"
+_JSON_BYTES, _FEWER = 100, "draw fewer clients"  # a number takes so much on its way into text
+STATE_KEYS = ("id", "start", "end", "ready")
+DEVICE_KEYS = (
+    "id", "down_kbps", "up_kbps", "seconds_per_sample", "seconds_per_batch", "latency_ms", "cores", "memory_mb",
+)  # fmt: skip
 
 
 def devices(path: str) -> DeviceTable:
     """Read a devices file; malformed rows are refused by id."""
     if path.endswith(".npz"):
-        return _devices_npz(path)
+        return devices_npz(path)
     ids, down, up, per_sample, latency, cores, memory, per_batch = [], [], [], [], [], [], [], []
     for i, row in enumerate(_rows(path, DEVICES, "devices")):
-        name = _name(row, i, path)
+        name = _name(row, i, path, DEVICE_KEYS)
         where = f"{path}: device {name}"
         ids.append(name)
         down.append(numbers(row.get("down_kbps"), f"{where}: down_kbps", positive=True))
@@ -42,16 +47,16 @@ def devices(path: str) -> DeviceTable:
         for column, key in ((cores, "cores"), (memory, "memory_mb")):
             column.append(np.nan if row.get(key) is None else numbers([row[key]], f"{where}: {key}", positive=True)[0])
     columns = (np.array(column) for column in (latency, cores, memory, per_batch))
-    return device_table(ids, down, per_sample, up, *columns)
+    return same_by_name(path, device_table(ids, down, per_sample, up, *columns))
 
 
 def states(path: str) -> StateTable:
     """Read a states file: [s, e] covers s to e + 1, seconds are absolute, the trace repeats with period end - start."""
     if path.endswith(".npz"):
-        return _states_npz(path)
+        return states_npz(path)
     ids, starts, periods, spans = [], [], [], []
     for i, row in enumerate(_rows(path, STATES, "states")):
-        name = _name(row, i, path)
+        name = _name(row, i, path, STATE_KEYS)
         where = f"{path}: state {name}"
         start, end = numbers([row.get("start"), row.get("end")], f"{where}: start and end", signed=True)
         if end <= start:
@@ -59,12 +64,14 @@ def states(path: str) -> StateTable:
         ids.append(name)
         starts.append(start)
         periods.append(end - start)
-        spans.append(phases(row.get("ready"), start, end, where))
-    return state_table(ids, starts, periods, spans)
+        spans.append(disjoint_phases(row.get("ready"), start, end, where))
+    return same_by_name(path, state_table(ids, starts, periods, spans))
 
 
 def write_devices(path: str, table: DeviceTable) -> None:
     """Write a devices file, by its ending; every client has a row of its own there."""
+    rows = len(table) * (1 + len(table.down) / len(table.ids))
+    check_room(rows * (24 if path.endswith(".npz") else _JSON_BYTES), f"writing {len(table):,} devices", _FEWER)
     table = unshared_devices(table)
     if path.endswith(".npz"):
         arrays: dict[str, Any] = {
@@ -74,7 +81,7 @@ def write_devices(path: str, table: DeviceTable) -> None:
         }  # fmt: skip
         if table.seconds_per_batch.any():
             arrays["seconds_per_batch"] = table.seconds_per_batch
-        np.savez_compressed(path, **arrays)
+        _write(path, lambda: np.savez_compressed(path, **arrays))
         return
     _write_json(path, {"format": DEVICES, "devices": [device_row(table, i) for i in range(len(table))]})
 
@@ -101,15 +108,16 @@ def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
 
 def write_states(path: str, table: StateTable) -> None:
     """Write a states file, by its ending; every client has a row of its own there."""
+    rows = len(table) * (1 + len(table.traces.begins) / len(table.ids))
+    check_room(rows * (48 if path.endswith(".npz") else 2 * _JSON_BYTES), f"writing {len(table):,} states", _FEWER)
     table = unshared_states(table)
     t = table.traces
     start, end = t.start, t.start + t.period
     owner = np.repeat(np.arange(len(table)), np.diff(t.offsets))
     ready = np.stack([t.begins + start[owner], t.ends + start[owner] - 1.0], axis=1)
     if path.endswith(".npz"):
-        np.savez_compressed(
-            path, format=np.array(STATES), id=table.ids, start=start, end=end, ready=ready, ready_offsets=t.offsets
-        )
+        columns = {"start": start, "end": end, "ready": ready, "ready_offsets": t.offsets}
+        _write(path, lambda: np.savez_compressed(path, format=np.array(STATES), id=table.ids, **columns))
         return
     pairs = np.split(ready, t.offsets[1:-1])
     rows = [
@@ -120,106 +128,33 @@ def write_states(path: str, table: StateTable) -> None:
 
 
 def _write_json(path: str, value: Any) -> None:
+    _write(path, lambda: Path(path).write_text(json.dumps(value) + "\n"))
+
+
+def _write(path: str, write: Callable[[], Any]) -> None:
     try:
-        Path(path).write_text(json.dumps(value) + "\n")
+        write()
     except OSError as wrong:
-        raise BadInput(f"{path} cannot be written: {wrong}") from None
+        raise BadInput(f"{path} cannot be written: {wrong.strerror}; give a file in a folder that exists") from None
 
 
 def _rows(path: str, form: str, field: str) -> list[Any]:
     loaded = read_json(path)
     if not isinstance(loaded, dict) or loaded.get("format") != form:
         raise BadInput(f'{path} is not a {field} file: it must say "format": "{form}"')
+    for key in loaded:
+        if key not in ("format", field):
+            raise BadInput(f"{path} has an unknown key {key!r}{nearest(key, ('format', field))}")
     rows = loaded.get(field)
     if not isinstance(rows, list) or not rows:
         raise BadInput(f"{path}: the list {field!r} is missing or empty")
     return rows
 
 
-def _name(row: Any, i: int, path: str) -> str:
+def _name(row: Any, i: int, path: str, keys: tuple[str, ...]) -> str:
     if not isinstance(row, dict) or not isinstance(row.get("id"), str):
         raise BadInput(f"{path}: row {i} has no id; each row is an object with a string id")
+    for key in row:
+        if key not in keys:
+            raise BadInput(f"{path}: row {i} ({row['id']}) has an unknown key {key!r}{nearest(key, keys)}")
     return row["id"]
-
-
-def _npz(path: str, form: str, names: tuple[str, ...]) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}") from None
-    except (OSError, ValueError, zipfile.BadZipFile) as wrong:
-        raise BadInput(f"{path} cannot be read as .npz: {wrong}") from None
-    missing = [name for name in ("format", "id", *names) if name not in found]
-    if missing:
-        raise BadInput(f"{path}: the array {missing[0]!r} is missing")
-    if str(found["format"]) != form:
-        raise BadInput(f"{path} says format {found['format']}, not {form}")
-    return found
-
-
-def _refuse(path: str, what: str, ids: np.ndarray, wrong: np.ndarray, why: str) -> None:
-    if wrong.any():
-        raise BadInput(f"{path}: {what} {ids[int(np.flatnonzero(wrong)[0])]}: {why}")
-
-
-def _any_in_span(wrong: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """For each row: is anything wrong in its span?"""
-    return np.diff(np.concatenate([[0], np.cumsum(wrong)])[offsets]) > 0
-
-
-def _offsets(path: str, name: str, offsets: np.ndarray, n: int, length: int) -> np.ndarray:
-    if len(offsets) != n + 1 or offsets[0] != 0 or offsets[-1] != length or (np.diff(offsets) < 0).any():
-        raise BadInput(f"{path}: {name} must hold {n + 1} numbers that rise from 0 to {length}")
-    return offsets.astype(np.int64)
-
-
-def _devices_npz(path: str) -> DeviceTable:
-    got = _npz(path, DEVICES, ("down_kbps", "down_kbps_offsets", "up_kbps", "up_kbps_offsets", "seconds_per_sample"))
-    ids = got["id"].astype(np.str_)
-    n = len(ids)
-    down, up = got["down_kbps"].astype(np.float64), got["up_kbps"].astype(np.float64)
-    down_offsets = _offsets(path, "down_kbps_offsets", got["down_kbps_offsets"], n, len(down))
-    up_offsets = _offsets(path, "up_kbps_offsets", got["up_kbps_offsets"], n, len(up))
-    per_sample = got["seconds_per_sample"].astype(np.float64)
-    per_batch = got.get("seconds_per_batch", np.zeros(n)).astype(np.float64)
-    latency = got.get("latency_ms", np.zeros((n, 2))).astype(np.float64) / 1000.0
-    if per_sample.shape != (n,) or per_batch.shape != (n,) or latency.shape != (n, 2):
-        raise BadInput(
-            f"{path}: seconds_per_sample and seconds_per_batch must have {n} entries each and latency_ms {n} pairs"
-        )
-    for values, offsets in ((down, down_offsets), (up, up_offsets)):
-        wrong = ~(np.isfinite(values) & (values > 0))
-        _refuse(path, "device", ids, _any_in_span(wrong, offsets), "a speed is not positive")
-    _refuse(path, "device", ids, np.diff(down_offsets) == 0, "it has no down_kbps")
-    for name, column in (("seconds_per_sample", per_sample), ("seconds_per_batch", per_batch)):
-        wrong = ~(np.isfinite(column) & (column >= 0))
-        _refuse(path, "device", ids, wrong, f"{name} is negative or not finite")
-    none = np.full(n, np.nan)
-    cores, memory = (got.get(key, none).astype(np.float64) for key in ("cores", "memory_mb"))
-    return DeviceTable(ids, down, down_offsets, up, up_offsets, per_sample, latency, cores, memory, per_batch)
-
-
-def _states_npz(path: str) -> StateTable:
-    got = _npz(path, STATES, ("start", "end", "ready", "ready_offsets"))
-    ids = got["id"].astype(np.str_)
-    n, ready = len(ids), got["ready"].astype(np.float64).reshape(-1, 2)
-    start, end = got["start"].astype(np.float64), got["end"].astype(np.float64)
-    if start.shape != (n,) or end.shape != (n,):
-        raise BadInput(f"{path}: start and end must have {n} entries")
-    offsets = _offsets(path, "ready_offsets", got["ready_offsets"], n, len(ready))
-    owner = np.repeat(np.arange(n), np.diff(offsets))
-    _refuse(path, "state", ids, ~(np.isfinite(start) & (end > start)), "its end is not after its start")
-    _refuse(path, "state", ids, np.diff(offsets) == 0, "it is never ready; leave such a client out")
-    begins = ready[:, 0] - start[owner]
-    ends = np.minimum(ready[:, 1] + 1.0, end[owner]) - start[owner]
-    wrong = ~(ready[:, 1] >= ready[:, 0]) | (begins < 0) | ~(ready[:, 0] < end[owner])
-    wrong[1:] |= (owner[1:] == owner[:-1]) & (begins[1:] < ends[:-1])
-    _refuse(
-        path,
-        "state",
-        ids,
-        _any_in_span(wrong, offsets),
-        "an interval is empty, outside, or not after the one before",
-    )
-    return StateTable(ids, traces(start, end - start, offsets, begins, ends))

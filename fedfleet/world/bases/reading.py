@@ -5,15 +5,27 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-import sys
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import StateTable
+from fedfleet.core.fleet import (
+    DeviceTable,
+    StateTable,
+    take_devices,
+    take_states,
+    unshared_devices,
+    unshared_states,
+)
 from fedfleet.core.intervals import traces
+from fedfleet.core.limits import LARGEST, SMALLEST
+from fedfleet.core.records import Ints
+
+Fleet = TypeVar("Fleet", DeviceTable, StateTable)
+SLACK = 1e-6  # seconds by which intervals may seem to overlap: what is written and read again is rounded
 
 
 def read_json(path: str) -> Any:
@@ -22,7 +34,7 @@ def read_json(path: str) -> Any:
         return json.loads(Path(path).read_text())
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
-    except (OSError, ValueError) as wrong:
+    except (OSError, ValueError, RecursionError) as wrong:
         raise BadInput(f"{path} cannot be read as JSON: {wrong}") from None
 
 
@@ -38,9 +50,11 @@ def numbers(
     if not fine or (length is not None and len(values) != length):
         raise BadInput(f"{where} must be a list of {length or 'at least one'} number(s), not {reprlib.repr(values)}")
     for v in values:
-        if abs(v) > sys.float_info.max or not math.isfinite(v) or (v <= 0 if positive else v < 0 and not signed):
+        beyond = not math.isfinite(v) if isinstance(v, float) else False
+        if beyond or abs(v) > LARGEST or (v < SMALLEST if positive else v < 0 and not signed):
             kind = "positive" if positive else "finite" if signed else "finite and not negative"
-            raise BadInput(f"{where}: {v} is not {kind}")
+            said = v if isinstance(v, float) or abs(v) < LARGEST else "a huge number"
+            raise BadInput(f"{where}: {said} is not {kind}, or beyond {LARGEST:g}")
     return [float(v) for v in values]
 
 
@@ -57,6 +71,57 @@ def phases(ready: Any, start: float, end: float, where: str) -> list[tuple[float
             raise BadInput(f"{where}: interval {j} begins outside start..end")
         found.append((low - start, min(high + 1, end) - start))
     return joined(found)
+
+
+def disjoint_phases(ready: Any, start: float, end: float, where: str) -> list[tuple[float, float]]:
+    """The same for files in our own format, in which intervals must not overlap and must end by the end."""
+    found = phases(ready, start, end, where)
+    late = [j for j, (_, high) in enumerate(ready) if high > end]
+    if late:
+        raise BadInput(f"{where}: interval {late[0]} ends after the state's own end {end:g}")
+    order = sorted(range(len(ready)), key=lambda j: ready[j])
+    for a, b in pairwise(order):
+        if ready[b][0] < ready[a][1] + 1 - SLACK:  # [s, e] covers s to e + 1
+            raise BadInput(f"{where}: intervals {a} and {b} overlap; [s, e] covers s to e + 1")
+    return found
+
+
+def same_by_name(path: str, table: Fleet) -> Fleet:
+    """The table, if rows of the same id are the same; sampled fleets repeat rows, but two things need two names."""
+    devices = isinstance(table, DeviceTable)
+    first, row_of_name = np.unique(table.ids, return_index=True, return_inverse=True)[1:]
+    like = first[row_of_name]  # for each row the first one of its name
+    if len(first) == len(like):
+        return table
+    taken = take_devices(table, like) if devices else take_states(table, like)
+    ours, theirs = _columns(table), _columns(taken)
+    unlike = np.zeros(len(table), np.bool_)
+    for (mine, offsets), (its, its_offsets) in zip(ours, theirs, strict=True):
+        short = np.diff(offsets) != np.diff(its_offsets)
+        unlike |= short
+        if not short.any():
+            differs = ~((mine == its) | ((mine != mine) & (its != its)))
+            owner = np.repeat(np.arange(len(table)), np.diff(offsets))
+            unlike[owner[differs]] = True
+    if unlike.any():
+        row = int(np.flatnonzero(unlike)[0])
+        raise BadInput(
+            f"{path}: row {row} has the id {str(table.ids[row])!r} of row {like[row]}, but is not the same; give it another id"
+        )
+    return table
+
+
+def _columns(table: DeviceTable | StateTable) -> list[tuple[Any, Ints]]:
+    """Every column flat, with the offsets of each client's entries."""
+    if isinstance(table, DeviceTable):
+        whole = unshared_devices(table)
+        spans = [(whole.down, whole.down_offsets), (whole.up, whole.up_offsets)]
+        plain = (whole.seconds_per_sample, whole.latency, whole.cores, whole.memory_mb, whole.seconds_per_batch)
+    else:
+        t = unshared_states(table).traces
+        spans, plain = [(t.begins, t.offsets), (t.ends, t.offsets)], (t.start, t.period)
+    n = len(table)
+    return [*spans, *((c.reshape(-1), np.arange(n + 1) * (c.size // n)) for c in plain)]
 
 
 def joined(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -36,3 +36,22 @@ def test_ray_refuses_what_its_workers_cannot_rebuild(spec, says):
     resolved = resolve({**spec, "run": {"execute": "ray"}}, own_task=None if "edge" in spec else "mine")
     with pytest.raises(BadInput, match=says):
         assemble(resolved)
+
+
+@pytest.mark.parametrize("execute", ["auto", "inline", "stacked"])
+def test_a_gpu_that_is_not_here_is_refused_whatever_the_executor(monkeypatch, execute):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(BadInput, match="there is no CUDA device here"):
+        assemble(resolve({**SPEC, "run": {"execute": execute, "device": "cuda"}}))
+
+
+def test_a_gpu_that_nobody_would_use_is_refused(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    assemble(resolve({**SPEC, "run": {"execute": "stacked", "device": "cuda"}}))
+    with pytest.raises(BadInput, match=r'"inline" trains on the CPU; set run.execute = "stacked"'):
+        assemble(resolve({**SPEC, "run": {"execute": "inline", "device": "cuda"}}))
+
+
+def test_more_threads_than_processors_can_feed_are_refused():
+    with pytest.raises(BadInput, match="processors; use"):
+        assemble(resolve({**SPEC, "run": {"threads": 1024}}))

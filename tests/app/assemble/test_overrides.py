@@ -1,7 +1,16 @@
 """Settings of single clients and kinds of device."""
 
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fedfleet as package
 from fedfleet.app.assemble import assemble
+from fedfleet.app.assemble.overrides import combinations
 from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Algorithm
 
 
 def test_overrides_reach_the_clients_they_name():
@@ -24,3 +33,54 @@ def test_overrides_reach_the_clients_they_name():
 def test_without_overrides_the_algorithm_is_the_same_for_all():
     algorithm = assemble(resolve({"algorithm": {"epochs": 3}})).plan.algorithm
     assert {algorithm.local(c, {}).batches.epochs for c in range(100)} == {3}
+
+
+def passes(*overrides, **world):
+    spec = resolve({"world": {"clients": 5, **world}, "pace": {"cohort": 2}, "override": list(overrides)})
+    algorithm = assemble(spec).plan.algorithm
+    return [algorithm.local(c, {}) for c in range(5)]
+
+
+def test_overlapping_overrides_add_up_and_the_later_one_counts_where_they_disagree():
+    got = passes(
+        {"clients": [0, 1, 2], "algorithm": {"epochs": 1}},
+        {"clients": [2, 1, 3], "algorithm": {"lr": 0.01}},
+        {"clients": [2], "algorithm": {"epochs": 7, "batch": 3}},
+    )
+    assert [(p.batches.epochs, p.rate, p.batches.size) for p in got] == [
+        (1, 0.1, 16), (1, 0.01, 16), (7, 0.01, 3), (2, 0.01, 16), (2, 0.1, 16),
+    ]  # fmt: skip
+
+
+def test_settings_that_do_not_go_together_are_refused_with_both_names():
+    with pytest.raises(BadInput, match=r"override\[0\] and override\[1\].algorithm: momentum belongs to sgd"):
+        passes(
+            {"clients": [0, 1], "algorithm": {"optimiser": "adam"}}, {"clients": [1], "algorithm": {"momentum": 0.5}}
+        )
+
+
+@given(st.lists(st.lists(st.integers(0, 6), max_size=5), max_size=5))
+def test_each_client_has_exactly_the_tables_that_name_it(members):
+    found, which = combinations([np.unique(np.array(m, np.int64)) for m in members], 7)
+    for client in range(7):
+        assert found[which[client]] == tuple(i for i, m in enumerate(members) if client in m)
+
+
+def wrapped(algorithm: Algorithm, *, note: str = "") -> Algorithm:
+    """An algorithm around another one, as third parties may register."""
+    return algorithm
+
+
+def test_settings_of_an_algorithm_inside_another_can_be_overridden():
+    package.register("algorithms", "wrapped", wrapped)
+    spec = {"algorithm": {"use": "wrapped", "algorithm": {"use": "fedprox", "lr": 0.3}}, "pace": {"cohort": 2}}
+    inside = {"clients": [1], "algorithm": {"algorithm": {"lr": 0.05}}}
+    algorithm = assemble(resolve({**spec, "override": [inside]})).plan.algorithm
+    assert [algorithm.local(c, {}).rate for c in range(3)] == [0.3, 0.05, 0.3]
+    for changes, says in (
+        ({"algorithm": {"use": "fedavg"}}, r"override\[0\].algorithm.algorithm.use: .* not the algorithm itself"),
+        ({"algorithm": {"lrr": 1}}, "did you mean 'lr'"),
+        ({"algorithm": 3}, "is not a table"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            resolve({**spec, "override": [{"clients": [1], "algorithm": changes}]})

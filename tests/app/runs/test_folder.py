@@ -7,7 +7,7 @@ import pytest
 from fedfleet.app.runs import finished, opened
 from fedfleet.app.runs.folder import check_same_spec, make_folder, refuse_taken, write_spec
 from fedfleet.app.spec import resolve, with_words
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, FedFleetError
 from tests.app.specs import TINY
 
 
@@ -68,3 +68,10 @@ def test_an_unfinished_run_is_opened_and_not_finished(run_copy):
     assert spec.digest == tiny().digest and ended and events
     with pytest.raises(BadInput, match="no run folder"):
         opened(run_copy / "none")
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "3", '{"digest": 1}', "null"])
+def test_damaged_measures_are_named(run_copy, text):
+    (run_copy / "metrics.json").write_text(text)
+    with pytest.raises(FedFleetError, match=r"metrics.json"):
+        finished(run_copy)

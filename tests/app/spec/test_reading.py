@@ -54,3 +54,28 @@ def test_a_bare_name_stands_for_its_part():
 def test_words_that_are_no_overrides(word):
     with pytest.raises(BadInput, match=r"cohort|=3"):
         with_words({"seed": 1}, [word])
+
+
+@pytest.mark.parametrize(
+    ("table", "words", "got"),
+    [
+        ({"pace": {"use": "deadline", "seconds": 9}}, ["pace.use=readiness"], {"use": "readiness"}),
+        ({"pace": {"use": "deadline", "seconds": 9}}, ["pace.use=deadline"], {"use": "deadline", "seconds": 9}),
+        ({"pace": {"cohort": 5}}, ["pace.use=readiness"], {"use": "readiness", "cohort": 5}),
+        ({"pace": {"cohort": 5}}, ["pace.use=deadline"], {"use": "deadline"}),
+        ({"pace": {"cohort": 5}}, ["pace.cohort=7", "pace.use=deadline"], {"use": "deadline", "cohort": 7}),
+        ({"pace": "readiness"}, ["pace.cohort=7", "pace=deadline"], {"use": "deadline", "cohort": 7}),
+        ({}, ["pace.policy.cohort=3", "pace.policy.use=deadline", "pace.use=overcommit"],
+         {"use": "overcommit", "policy": {"use": "deadline", "cohort": 3}}),
+    ],
+)  # fmt: skip
+def test_another_part_has_none_of_the_settings_of_the_one_before(table, words, got):
+    assert with_words(table, words)["pace"] == got
+
+
+def test_numbers_with_thousands_of_digits_are_no_numbers(tmp_path):
+    path = tmp_path / "long.toml"
+    path.write_text(f"seed = {'9' * 5000}")
+    with pytest.raises(BadInput, match="not valid TOML"):
+        load_spec(path)
+    assert with_words({}, [f"seed={'9' * 5000}"])["seed"] == "9" * 5000

@@ -64,3 +64,26 @@ def test_a_part_may_hold_a_part():
 
 def test_parts_can_be_said_and_other_functions_cannot():
     assert sayable(Policy) and sayable(Count) and not sayable(StateScorer)
+
+
+def first_of(policies: list[Policy], *, other: Policy | None = None) -> Policy:
+    """A policy of several, and perhaps of another one."""
+    return policies[0] if other is None else other
+
+
+def test_a_bare_name_stands_for_a_part_in_lists_and_where_there_may_be_none():
+    register("policies", "first_of", first_of)
+    table = resolve_part(
+        "policies", {"use": "first_of", "policies": ["deadline", {"use": "readiness", "cohort": 3}]}, "pace"
+    )
+    assert [p["use"] for p in table["policies"]] == ["deadline", "readiness"] and table["other"] is None
+    assert build_part("policies", table).name == "deadline"
+    given = {"use": "first_of", "policies": ["deadline"], "other": "readiness"}
+    assert build_part("policies", resolve_part("policies", given, "pace")).name == "readiness"
+    for wrong, says in (
+        ("deadline", "is not a list of policies"),
+        (["dedline"], r"policies\[0\].use.*'deadline'"),
+        ([3], "not a table"),
+    ):
+        with pytest.raises(BadInput, match=says):
+            resolve_part("policies", {"use": "first_of", "policies": wrong}, "pace")

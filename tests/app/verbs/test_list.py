@@ -38,3 +38,17 @@ def test_parts_of_third_parties_are_listed(fedfleet):
     assert [i["parameters"] for i in items if i["name"] == "first_come"] == [
         {"skip": {"type": "int", "required": False, "default": 0}}
     ]
+
+
+def test_tasks_say_whether_their_data_are_here(fedfleet, monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDFLEET_DATA", str(tmp_path))
+    items = {i["name"]: i for i in json.loads(fedfleet("list", "tasks", "--json")[1])["items"]}
+    assert set(items["digits_cnn"]) == {"name", "summary", "parameters", "data_here"}
+    assert items["digits_cnn"]["data_here"] is True and items["cifar_cnn"]["data_here"] is False
+    assert "on CIFAR-10. (data not here)" in fedfleet("list", "tasks")[1]
+
+
+def test_kinds_are_named_where_none_or_a_wrong_one_is_given(fedfleet):
+    refused(fedfleet("list"), *KINDS)
+    refused(fedfleet("list", "plan"), *KINDS)
+    refused(fedfleet("list", "policy"), "did you mean 'policies'", *KINDS)

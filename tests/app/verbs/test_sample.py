@@ -85,7 +85,7 @@ def test_help_lists_every_option_with_meaning_type_and_default(fedfleet, monkeyp
     lines = {line.split()[1]: " ".join(line.split()) for line in out.splitlines() if line.startswith("│ --")}
     assert code == 0
     assert set(lines) >= {"--sampler", "--base", "--kinds", "--sigma", "--mean-mbps", "--alpha", "--clients", "--seed"}
-    assert "Number of kinds of device (dpgmm; int >= 1; default 50)" in lines["--kinds"]
+    assert "Number of kinds of device (dpgmm; int >= 1 and <= 1000000; default 50)" in lines["--kinds"]
     assert "Mean speed in Mbit/s (dpgmm; float > 0; default 42)" in lines["--mean-mbps"]
     assert "'strong_heavy'" in out and "(pool72;" in lines["--distribution"]
     assert "--reallocate" not in out, "a row of a file is one device"

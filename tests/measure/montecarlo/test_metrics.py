@@ -13,7 +13,16 @@ from fedfleet.core.fleet import (
     take_states,
 )
 from fedfleet.measure.montecarlo import literal
-from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, ratio, simulate, state_scores
+from fedfleet.measure.montecarlo.metrics import (
+    NAMES,
+    available,
+    in_threads,
+    measure,
+    per_state,
+    ratio,
+    simulate,
+    state_scores,
+)
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
 from tests.real import device_case, needs_data, state_case
@@ -144,3 +153,43 @@ def test_single_states_are_scored_and_named():
     assert per_state(states, scores) == {"bad": scores[1], "good": 1.0}
     shared = take_states(states, np.array([1, 1, 2, 0]))
     assert per_state(shared, np.array([0.5, 0.25, 1.0, 0.5])) == {"bad": 0.375, "good": 0.75}
+
+
+def test_rounds_that_take_ages_end_where_the_literal_version_ends():
+    # 1 kbit/s for a large model: each round lasts longer than a whole turn of the ring of buckets.
+    devices = device_table(["a", "b", "c"], [[1.0], [1.5], [2.0]], [0.0] * 3)
+    states = StateTable(
+        np.array(["a", "b", "c"]), traces_of([((0.0, 9.0),), ((3.0, 40.0),), ((50.0, 99.0),)], [100.0] * 3)
+    )
+    for semantics in ("paper", "released"):
+        asked = Settings(k=2, rounds=30, trips=40, semantics=semantics)
+        for by_deadline in (True, False):
+            fast = simulate(asked, devices, states, seed=3, t_cost=1.0, by_deadline=by_deadline)
+            slow = literal.simulate(asked, devices, states, seed=3, t_cost=1.0, by_deadline=by_deadline)
+            assert fast[0].tolist() == slow[0] and fast[1] == pytest.approx(slow[1])
+
+
+def test_whoever_is_told_to_stop_stops():
+    devices = device_table(["a", "b"], [[1e4]] * 2, [0.1] * 2)
+    simulate(
+        Settings(k=1, rounds=2_000_000_000),
+        devices,
+        None,
+        seed=0,
+        t_cost=1.0,
+        by_deadline=True,
+        stop=np.ones(1, np.uint8),
+    )
+
+
+def test_work_in_threads_answers_in_order_and_passes_errors_on():
+    assert in_threads(lambda item, stop: item * 2, range(9), 3) == list(range(0, 18, 2))
+    with pytest.raises(ZeroDivisionError):
+        in_threads(lambda item, stop: 1 // item, [1, 0, 2], 2)
+
+
+def test_short_pauses_see_a_whole_period_before_they_give_up():
+    states = StateTable(np.array(["a"]), traces_of([((50.0, 99.0),)], [100.0]))
+    assert Settings(t_break_asked=20.0).most_empty_rounds(states) == 101
+    assert Settings(t_break_asked=0.001).most_empty_rounds(states) == 100_001
+    assert Settings(t_break_asked=1e-12).most_empty_rounds(states) == 100_000_001

@@ -19,7 +19,7 @@ from fedfleet.world.bases.canonical import write_devices, write_states
 from tests.worlds import traces_of
 
 DEVICES = device_table(
-    ["a", "b", "a"], [[1e4, 2e4], [5e3], [7e3, 8e3, 9e3]], [0.1, 0.2, 0.3], [[], [4e3], []],
+    ["a", "b", "c"], [[1e4, 2e4], [5e3], [7e3, 8e3, 9e3]], [0.1, 0.2, 0.3], [[], [4e3], []],
     np.array([[0.0, 0.0], [0.02, 0.08], [0.0, 0.0]]), np.array([4.0, np.nan, 2.0]), np.array([1024.0, np.nan, np.nan]),
     np.array([0.0, 0.5, 0.0]),
 )  # fmt: skip
@@ -91,6 +91,9 @@ def state(**changes):
         (device(latency_ms=[9, 1]), "device-x: latency_ms"),
         (device(cores=0), "device-x: cores"),
         ({"down_kbps": [1.0]}, "row 1 has no id"),
+        (device(down_kbps=[1e16]), "device-x: down_kbps.*beyond 1e\\+15"),
+        (device(colour="red"), r"row 1 \(device-x\) has an unknown key 'colour'"),
+        (device(id="fine", cores=3), "row 1 has the id 'fine' of row 0, but is not the same; give it another id"),
     ],
 )
 def test_bad_devices_are_named(tmp_path, row, says):
@@ -123,11 +126,18 @@ def test_bad_states_are_named(tmp_path, row, says):
     ("change", "says"),
     [
         ({"down_kbps": np.array([1e4, 2e4, -1.0, 7e3, 8e3, 9e3])}, "device b: a speed is not positive"),
-        ({"seconds_per_sample": np.array([0.1, 0.2, np.nan])}, "device a: seconds_per_sample"),
+        ({"seconds_per_sample": np.array([0.1, 0.2, np.nan])}, "device c: seconds_per_sample"),
         ({"seconds_per_batch": np.array([0.1, -0.2, 0.0])}, "device b: seconds_per_batch"),
         ({"seconds_per_batch": np.zeros(2)}, "seconds_per_batch must have 3 entries"),
         ({"down_kbps_offsets": np.array([0, 2, 1, 6])}, "down_kbps_offsets must hold 4 numbers that rise from 0 to 6"),
         ({"format": np.array("other")}, "not fedfleet/devices@1"),
+        ({"colour": np.zeros(3)}, "unknown array 'colour'"),
+        ({"id": np.array(["a", "b", "a"])}, "row 2 has the id 'a' of row 0"),
+        ({"id": np.array([["a"], ["b"], ["c"]])}, "id must be one row of names"),
+        ({"latency_ms": np.array([[0.0, 0.0], [9.0, 1.0], [0.0, 0.0]])}, "row 1, device b: latency_ms"),
+        ({"memory_mb": np.array([np.nan, -1.0, np.nan])}, "row 1, device b: memory_mb"),
+        ({"down_kbps": np.array(["x"] * 6)}, "down_kbps must have entries, all numbers"),
+        ({"up_kbps_offsets": np.array([0.0, 0.0, 1.0, 1.0])}, "up_kbps_offsets must hold 4 numbers"),
     ],
 )
 def test_bad_npz_devices_are_named(tmp_path, change, says):
@@ -146,6 +156,10 @@ def test_bad_npz_devices_are_named(tmp_path, change, says):
         ({"ready": np.array([[1000.0, 1009.0], [1005.0, 1029.0], [-2.0, -2.0]])}, "state x: an interval"),
         ({"end": np.array([1100.0, -7.0])}, "state y: its end is not after its start"),
         ({"ready_offsets": np.array([0, 3, 3])}, "state y: it is never ready"),
+        ({"ready": np.array([[1000.0, 1009.0], [1020.0, 1101.0], [-2.0, -2.0]])}, "row 0, state x: an interval"),
+        ({"ready": np.array([[1000.0, 1009.0], [1020.0, np.nan], [-2.0, -2.0]])}, "row 0, state x: an interval"),
+        ({"start": np.array([1000.0, -np.inf])}, "row 1, state y: its end is not after its start"),
+        ({"id": np.array(["x", "x"])}, "row 1 has the id 'x' of row 0"),
     ],
 )
 def test_bad_npz_states_are_named(tmp_path, change, says):
@@ -163,3 +177,18 @@ def test_an_npz_that_holds_objects_is_not_unpickled(tmp_path):
     np.savez(path, format=np.array("fedfleet/devices@1"), id=np.array([{"a": 1}], dtype=object))
     with pytest.raises(BadInput, match="cannot be read"):
         load_devices(path)
+
+
+@pytest.mark.parametrize("ending", ["json", "npz"])
+def test_a_file_cannot_be_written_into_a_folder_that_is_not_there(tmp_path, ending):
+    for write, table in ((write_devices, DEVICES), (write_states, STATES)):
+        with pytest.raises(BadInput, match=r"cannot be written: .*; give a file in a folder that exists"):
+            write(str(tmp_path / "none" / f"f.{ending}"), table)
+
+
+@pytest.mark.parametrize(("name", "row"), [("devices", device()), ("states", state())])
+def test_unknown_keys_of_a_file_are_named(tmp_path, name, row):
+    path = tmp_path / "f.json"
+    path.write_text(json.dumps({"format": f"fedfleet/{name}@1", name: [row, row], "formatt": 1}))
+    with pytest.raises(BadInput, match="unknown key 'formatt'; did you mean 'format'"):
+        (load_devices if name == "devices" else load_states)(str(path))

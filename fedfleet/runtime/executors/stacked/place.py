@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import torch
 
-from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.core.trees import Tree
 from fedfleet.runtime.executors.allocation import keep_large_blocks
+from fedfleet.runtime.executors.devices import require_cuda
 from fedfleet.runtime.executors.stacked.graph import Graphs
 from fedfleet.runtime.executors.stacked.schedule import Schedule
 from fedfleet.runtime.executors.stacked.twin import CannotStack, Tensors, Twin, make_twin
@@ -42,8 +42,8 @@ def open_place(
     task: Task, *, device: str, threads: int, form: str, tf32: bool, graphs: bool, room: float | None = None
 ) -> Place:
     """Bring the data to the device and build the twin, or say why there is none."""
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise BadInput(f"run.device = {device!r}: there is no CUDA device here; use cpu")
+    if device.startswith("cuda"):
+        require_cuda()
     keep_large_blocks()
     torch.backends.cuda.matmul.allow_tf32 = tf32
     torch.backends.cudnn.allow_tf32 = tf32

@@ -11,6 +11,7 @@ from fedfleet.core.parts import Job
 from fedfleet.core.passes import BatchPlan
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import orders
+from fedfleet.core.room import check_room
 from fedfleet.runtime.executors.client_half import Begun
 from fedfleet.runtime.executors.inline import STAGE
 
@@ -60,6 +61,11 @@ def plan_stage(jobs: Sequence[Job], plan: BatchPlan, stage: int = 0) -> Schedule
     length = lengths(plan, jobs)
     order = np.argsort(-length, kind="stable")
     steps, width = int(length.max(initial=0)), int(np.minimum(n, plan.size).max(initial=1))
+    check_room(
+        8.0 * steps * len(jobs) * max(width, 1),
+        f"a stack of {len(jobs)} clients with {steps:,} steps each",
+        'take fewer epochs or steps, or run.execute = "inline"',
+    )
     rows = np.zeros((steps, len(jobs), max(width, 1)), np.int64)
     sizes = np.zeros((steps, len(jobs)), np.int64)
     place = np.empty(len(jobs), np.int64)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.learn.optimisers import sgd
@@ -109,3 +110,9 @@ def test_chunks_depend_on_the_amounts_of_work_and_not_on_the_order_of_the_group(
 @pytest.mark.parametrize("steps", [None, 3])
 def test_nobody_with_an_empty_shard_takes_a_step(steps):
     assert lengths(BatchPlan(4, 2, steps), jobs_with((0, 5), BatchPlan(4, 2, steps))).tolist() == [0, steps or 4]
+
+
+def test_more_steps_than_memory_holds_are_refused_before_they_are_laid_out():
+    job = Job(1, 0, 7, 3, Offer({}), LocalPass(sgd(), BatchPlan(8), rate=0.1), np.arange(8))
+    with pytest.raises(BadInput, match="a stack of 1 clients with 1,000,000,000,000 steps each would take about"):
+        plan_stage([job], BatchPlan(8, steps=10**12))

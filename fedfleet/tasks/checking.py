@@ -1,0 +1,193 @@
+"""Checking an own model and own arrays before anything is trained: each mistake is said in one sentence with its cure."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Dataset
+from fedfleet.core.records import Ints
+from fedfleet.core.trees import Array
+from fedfleet.tasks.task import build_cheaply, require_torch
+
+
+def checked_data(data: Any) -> Dataset:
+    """The arrays as a dataset: (inputs, labels) or (inputs, labels, owners)."""
+    if not isinstance(data, Sequence) or isinstance(data, str | bytes) or len(data) not in (2, 3):
+        got = f"{len(data)} things" if isinstance(data, list | tuple) else f"a {type(data).__name__}"
+        raise BadInput(f"data must be (inputs, labels) or (inputs, labels, owners), each an array; got {got}")
+    x = checked_inputs(data[0])
+    y = checked_labels(data[1], len(x))
+    return Dataset(x, y, int(y.max()) + 1, checked_owners(data[2], len(x)) if len(data) == 3 else None)
+
+
+def checked_inputs(given: Any) -> Array:
+    """Inputs as float32, one row for each sample; all of them finite."""
+    x = _array(given, "inputs")
+    if x.dtype.kind not in "fiub" or x.ndim < 2 or not x.size:
+        raise BadInput(
+            f"data: the inputs are {x.dtype} of shape {x.shape}; give numbers with one row for each sample, such as (1000, 20)"
+        )
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, and is named below
+        x = x.astype(np.float32)
+    odd = np.flatnonzero(~np.isfinite(x.reshape(len(x), -1)).all(1))
+    if len(odd):
+        raise BadInput(
+            f"data: {len(odd)} of {len(x)} inputs hold values that are not finite in float32 (NaN or infinite), the first of "
+            f"them in row {odd[0]}; fill or drop them"
+        )
+    return x
+
+
+def checked_labels(given: Any, samples: int) -> Ints:
+    """Labels as whole numbers from 0, one for each sample."""
+    y = _array(given, "labels")
+    if y.ndim != 1:
+        cure = "labels.argmax(1)" if y.ndim == 2 and y.shape[1] > 1 else "labels.ravel()"
+        raise BadInput(
+            f"data: the labels have shape {y.shape}; give as many labels as inputs, {samples} integers in a row, for example {cure}"
+        )
+    if len(y) != samples:
+        raise BadInput(f"data: {samples} inputs need as many labels, one each; got {len(y)}")
+    if y.dtype.kind not in "iu":
+        raise BadInput(
+            f"data: the labels are {y.dtype}, not integers; number the classes 0, 1, .., for example with "
+            "np.unique(labels, return_inverse=True)[1]"
+        )
+    if int(y.min()) < 0 or int(y.max()) >= 2**31:
+        row = int(np.argmax((y < 0) | (y >= 2**31)))
+        raise BadInput(f"data: the label in row {row} is {y[row]}, out of range; number the classes 0, 1, ..")
+    return y.astype(np.int64)
+
+
+def checked_owners(given: Any, samples: int) -> Ints:
+    """Who made each sample, as numbers 0, 1, .. in the order of the sorted names."""
+    owner = _array(given, "owners")
+    if owner.shape != (samples,):
+        raise BadInput(f"data: {samples} inputs need as many owners, one each; got an array of shape {owner.shape}")
+    if owner.dtype.kind == "f" and not np.isfinite(owner).all():
+        row = int(np.argmin(np.isfinite(owner)))
+        raise BadInput(f"data: the owner in row {row} is {owner[row]}; say who made each sample, by name or number")
+    try:
+        return np.unique(owner, return_inverse=True)[1].astype(np.int64)
+    except TypeError:
+        raise BadInput("data: the owners mix names and numbers; give all of them as one or the other") from None
+
+
+def checked_build(model: Any) -> Callable[[], Any]:
+    """A function that makes the model anew: of a module, whose weights training starts from, or of such a function."""
+    require_torch()
+    import torch
+
+    if isinstance(model, torch.nn.Module):
+        # The given module itself is never changed.
+        return lambda: copy.deepcopy(model)
+    name = getattr(model, "__name__", repr(model)[:80])
+    if inspect.isclass(model):
+        _check_class(model, name)
+    if not callable(model):
+        raise BadInput(f"model is {name}, a {type(model).__name__}; give a PyTorch module or a function that makes one")
+    return model
+
+
+def _check_class(model: Any, name: str) -> None:
+    """A class makes models too, if it needs nothing to make one."""
+    try:
+        inspect.signature(model).bind()
+    except ValueError:  # nobody knows what it needs
+        return
+    except TypeError as wrong:
+        raise BadInput(
+            f"model is the class {name}, which is no model without its arguments ({wrong}); give an instance, model={name}(..)"
+        ) from None
+
+
+def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True) -> None:
+    """See that the model can be made, has finite float32 parameters, takes the inputs and tells all classes apart.
+
+    Without `scores` its outputs are left to an own loss to understand.
+    """
+    import torch
+
+    try:
+        module = build()
+    except Exception as wrong:
+        raise BadInput(f"model: the function that makes it fails: {_said(wrong)}") from None
+    if not isinstance(module, torch.nn.Module):
+        raise BadInput(f"model: the function that makes it gives a {type(module).__name__}, not a PyTorch module")
+    _check_parameters(module)
+    shape = tuple(dataset.x.shape[1:])
+    try:
+        with torch.no_grad():
+            out = module.eval()(torch.from_numpy(dataset.x[:2]))
+    except Exception as wrong:
+        raise BadInput(
+            f"model: it cannot take inputs of shape (samples, {', '.join(map(str, shape))}): {_said(wrong)}; "
+            "change its first layer or the shape of the inputs"
+        ) from None
+    if scores:
+        _check_outputs(out, dataset)
+
+
+def _check_parameters(module: Any) -> None:
+    import torch
+
+    found = list(module.named_parameters())
+    if not found:
+        raise BadInput("model: it has no parameters, so there is nothing to train")
+    for name, value in found:
+        if torch.nn.parameter.is_lazy(value):
+            raise BadInput(f"model: parameter {name!r} has no shape yet; call the model once before, or give its sizes")
+        if value.dtype != torch.float32:
+            raise BadInput(f"model: parameter {name!r} is {value.dtype}; train in float32, with model.float()")
+        if not bool(torch.isfinite(value).all()):
+            raise BadInput(f"model: parameter {name!r} holds values that are not finite; initialise it anew")
+
+
+def _check_outputs(out: Any, dataset: Dataset) -> None:
+    import torch
+
+    if not isinstance(out, torch.Tensor):
+        raise BadInput(f"model: it gives a {type(out).__name__}; let it give one tensor (samples, classes) of scores")
+    if out.ndim != 2 or len(out) != min(2, len(dataset.y)) or not out.is_floating_point():
+        raise BadInput(
+            f"model: for {min(2, len(dataset.y))} samples it gives {out.dtype} of shape {tuple(out.shape)}; let it give a row of "
+            "scores for each sample, one for each class"
+        )
+    if out.shape[1] < dataset.classes:
+        row = int(np.argmax(dataset.y))
+        raise BadInput(
+            f"data: the label in row {row} is {dataset.y[row]}, and the model has {out.shape[1]} outputs, for labels 0 to "
+            f"{out.shape[1] - 1}; give its last layer {dataset.classes} outputs, or correct the labels"
+        )
+
+
+def needs_two(build: Callable[[], Any], x: Array) -> bool:
+    """Does training this model fail on a batch of one sample, as batch normalisation of a single value does?"""
+    import torch
+
+    if not any(isinstance(m, torch.nn.modules.batchnorm._BatchNorm) for m in build_cheaply(build).modules()):
+        return False
+    try:
+        build().train()(torch.from_numpy(x[:1]))
+    except ValueError:
+        return True
+    return False
+
+
+def _array(given: Any, what: str) -> Array:
+    try:
+        return np.asarray(given.detach().cpu() if hasattr(given, "detach") else given)
+    except (ValueError, TypeError, RuntimeError) as wrong:
+        raise BadInput(f"data: the {what} are no array: {_said(wrong)}; give rows of equal length") from None
+
+
+def _said(wrong: Exception) -> str:
+    """An error of somebody else's code, in one line."""
+    lines = str(wrong).strip().splitlines()
+    return f"{type(wrong).__name__}: {lines[0] if lines else 'without a word'}"
