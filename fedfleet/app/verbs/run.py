@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, TrustCode, answer, warn
+from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, TrustCode, answer, say, warn
 
 
 def run(
