@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -109,9 +110,13 @@ class Journal:
         self._chain = chain
 
     def close(self) -> None:
-        """Flush and close; what is left is one file, which can be read on read-only ground."""
+        """Flush and close; what is left is one file, which can be read on read-only ground.
+
+        Ctrl-C may fall between a row and its link: then what is on the disk is whole, and the rest is done again on resume.
+        """
         try:
-            self.flush()
+            if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+                self.flush()
         finally:
             if self._thread is not None:
                 self._thread.shutdown()

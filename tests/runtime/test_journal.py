@@ -157,3 +157,26 @@ def test_a_run_with_a_large_model_has_the_digest_of_its_rows(tmp_path):
     again = journals.in_memory()
     again.append(watched)
     assert again.digest == journal.digest == journals.digest_of(tmp_path / "run.db")
+
+
+class _Interrupted(list):
+    def clear(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_in_the_midst_of_writing_leaves_a_sound_journal(tmp_path):
+    log, _ = events_of(toy_plan(commits_at(3, 2), 5), world_of(even_fleet(5)))
+    journal = journals.create(tmp_path / "run.db")
+    journal.append(log[:10])
+    journal._rows = _Interrupted(journal._rows)
+
+    def written():
+        try:
+            journal.flush()
+        finally:
+            journal.close()
+
+    with pytest.raises(KeyboardInterrupt):
+        written()
+    assert len(list(journals.read(tmp_path / "run.db"))) == 10
+    assert journals.checked(tmp_path / "run.db").fault is None
