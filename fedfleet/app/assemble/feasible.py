@@ -13,6 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, World
 from fedfleet.core.records import Ints, whole_work
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.world.samplers.dpcsm import warnings as odd_alpha
 
 _TRIPS = 8  # links vary from trip to trip
 _TRIED, _TOGETHER = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
@@ -24,7 +25,9 @@ _NAMED = 3  # kinds of device that a sentence names
 def doubts(setup: Setup) -> list[str]:
     """One sentence for each thing that this run asks for and cannot get, with the cure."""
     plan, world = setup.plan, setup.world
-    return [*plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.doubts]
+    asked = setup.spec.world["states"]
+    drawn = odd_alpha(asked["alpha"], semantics=asked["semantics"]) if asked["use"] == "dpcsm" else []
+    return [*drawn, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.doubts]
 
 
 def hopeless_trips(plan: Plan, world: World) -> list[str]:

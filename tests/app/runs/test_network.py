@@ -7,8 +7,11 @@ import pytest
 
 from fedfleet.app.runs.network import run_device, serve_run
 from fedfleet.app.runs.replay import replay_run
-from fedfleet.core.errors import BadInput
+from fedfleet.app.runs.verify import verify_run
+from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
+from tests.app.runs.tampering import LIES, sql, tampered
 from tests.app.specs import TINY, written
+from tests.runtime.test_signing import key_file
 
 ROUNDS = TINY.replace("clients = 12", "clients = 2").replace("cohort = 4", "cohort = 2\nt_break = 0.01")
 ROUNDS = ROUNDS.replace("rounds = 6", "rounds = 2")
@@ -42,6 +45,31 @@ def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
     assert {"decisions", "models", "scores"} <= set(found["verified"])
     assert {"arrivals", "picks", "aggregates"} <= set(found["not_verified"])
     assert "only a signature tells" in found["because"]
+
+
+def test_of_a_served_run_a_forger_who_seals_anew_is_found_by_the_signature_alone(tmp_path):
+    """Nobody can derive when a device's report came: only whose record it is can be known."""
+    address, key = free_address(), key_file(tmp_path)
+    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
+    for device in devices:
+        device.start()
+    done = serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", address, 2, key)
+    for device in devices:
+        device.join(20)
+    assert verify_run(done.out, tmp_path / "key.pub")["signed_by"]
+    # Every arrival comes a little sooner, and all that follows fits.
+    lie = sql(
+        "UPDATE events SET a = a * 0.999, time = time - 1e-6 WHERE kind = 4 AND seq = (SELECT max(seq) FROM events WHERE kind = 4)"
+    )
+    forged = tampered(done.out, tmp_path / "forged", lie, sealed=True)
+    assert replay_run(forged)["ok"] and "arrivals" in replay_run(forged)["not_verified"]
+    with pytest.raises(RunFailed, match="is not signed"):
+        verify_run(forged, tmp_path / "key.pub")
+    for change in ("another model", "every accuracy is one", "another client is asked", "a better accuracy"):
+        with pytest.raises(FedFleetError):  # what follows from its facts is derived all the same
+            replay_run(tampered(done.out, tmp_path / change, LIES[change], sealed=True))
+    with pytest.raises(FedFleetError):
+        replay_run(tampered(done.out, tmp_path / "raw", lie, sealed=False), quick=True)
 
 
 def test_a_server_that_cannot_listen_leaves_no_folder(tmp_path):
