@@ -32,3 +32,10 @@ def test_a_fifth_is_held_out_by_the_seed():
     assert len(task(0).holdout) == round(0.2 * 1797)
     assert np.array_equal(task(0).holdout, task(0).holdout)
     assert not np.array_equal(task(0).holdout, task(1).holdout)
+
+
+def test_the_digits_are_those_that_scikit_learn_gives():
+    from sklearn.datasets import load_digits
+
+    x, y = load_digits(return_X_y=True)
+    assert np.array_equal(digits().x.reshape(-1, 64), (x / 16.0).astype(np.float32)) and np.array_equal(digits().y, y)
