@@ -47,9 +47,14 @@ class Finished:
 
 def refuse_taken(out: Path, *, resume: bool) -> None:
     """Refuse a folder that has something in it; half-written files that a kill left behind do not count."""
-    if out.exists() and not out.is_dir():
+    try:
+        there = [p for p in out.iterdir() if p.suffix != ".part" and p.name != LOCK] if out.is_dir() else []
+        blocked = out.exists() and not out.is_dir()
+    except OSError as wrong:
+        raise _cannot_write(out, wrong) from None
+    if blocked:
         raise BadInput(f"--out: {out} is a file; name a folder")
-    if out.exists() and any(p.suffix != ".part" and p.name != LOCK for p in out.iterdir()):
+    if there:
         if resume:
             raise BadInput(f"{out} exists but is not a run; choose another folder with --out")
         raise BadInput(f"{out} exists already; continue that run with --resume, or choose another folder with --out")

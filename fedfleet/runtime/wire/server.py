@@ -116,8 +116,6 @@ def check_servable(plan: Plan, devices: int) -> None:
             f"selector {plan.choose.name!r} wants to see {unseen[0]} of clients, which nobody can foresee on a real network; "
             "use uniform"
         )
-    if plan.seed >= 1 << 64:
-        raise BadInput(f"seed: {plan.seed} does not fit into the 64 bits that travel; choose a smaller one")
     if not 1 <= devices <= plan.clients:
         raise BadInput(
             f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; say 1 to {plan.clients}"

@@ -72,7 +72,7 @@ def test_check_validates_only(fedfleet, tmp_path):
 
 
 def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
-    spec, words = written(tmp_path), ["pace.use=deadline", "pace.seconds=0.001"]
+    spec, words = written(tmp_path), ["pace.use=deadline", "pace.cohort=4", "pace.seconds=0.001"]
     code, out, err = fedfleet("run", spec, *words, "--check", "--json")
     (said,) = json.loads(out)["warnings"]
     assert code == 0

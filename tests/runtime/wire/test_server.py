@@ -191,7 +191,7 @@ def test_what_cannot_be_served_is_bad_input(spec: Path, tmp_path: Path) -> None:
     assert "remember" in refused(spec, out, "algorithm.use=local_only")
     assert "4 devices" in refused(spec, out, devices=4)
     assert "0 devices" in refused(spec, out, devices=0)
-    assert "64 bits" in refused(spec, out, f"seed={1 << 64}")
+    assert "seed" in refused(spec, out, f"seed={1 << 64}")  # what travels has 64 bits
     assert not out.exists()
     out.mkdir()
     (out / "something").touch()
