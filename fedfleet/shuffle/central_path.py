@@ -35,7 +35,7 @@ class Path:
 def follow(
     stack: RelaxedProblems,
     *,
-    gap: float = 1e-4,
+    gap: float | Floats = 1e-4,
     first: float | Floats = 1.0,
     settle: float = SETTLED,
     begin: tuple[Floats, Floats] | None = None,

@@ -1,6 +1,6 @@
 """Whole-sample plans improved step by step on the true objective, many plans at once.
 
-A move takes one sample of class i that came from v away from j and gives it to k. Its effect on time depends on (v, j, k)
+A move takes samples of class i that came from v away from j and gives them to k. Its effect on time depends on (v, j, k)
 alone and its effect on imbalance on (i, j, k) alone, so all c V^3 moves are compared by adding two small tables.
 A swap moves i from j to k and l from k to j: device sizes stay, so it repairs what single moves can not.
 """
@@ -16,6 +16,7 @@ from fedfleet.shuffle.divergence import EMPTY, Floats, Ints
 from fedfleet.shuffle.objective import latencies
 
 _TINY = 1e-300
+_STREAK = 3  # so many moves in a row that helped before more samples move at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +45,29 @@ def take_plans(batch: PlanBatch, index: NDArray[np.integer] | NDArray[np.bool_])
 
 
 def descend(batch: PlanBatch, *, swaps: bool = True, most: int = 100_000) -> tuple[Ints, Floats]:
-    """Best-improvement descent by moves, and by swaps where no move helps; returns plans and objectives."""
+    """Best-improvement descent by moves, and by swaps where no move helps; returns plans and objectives.
+
+    A plan that improves again and again moves twice as many samples at once, and half as many where that fails, so that a
+    start far away costs steps by the logarithm of its samples; it stops where not even one sample helps, or after `most` steps.
+    """
     plan = batch.plan.copy()
     value = objectives(batch)
+    size, streak = np.ones(len(plan), np.int64), np.zeros(len(plan), np.int64)
     active = np.arange(len(plan))
     for _ in range(most):
         if not len(active):
             break
         here = take_plans(replace(batch, plan=plan), active)
-        change, new = best_move(here)
+        change, new = best_move(here, size[active])
         good = new < value[active] * (1.0 - 1e-12)
         plan[active[good]] += change[good]
         value[active[good]] = new[good]
-        stuck = active[~good]
-        still = active[good]
+        stuck = active[~good & (size[active] == 1)]
+        streak[active] = np.where(good, streak[active] + 1, 0)
+        grown = np.where(streak[active] >= _STREAK, 2 * size[active], size[active])
+        streak[active] %= _STREAK
+        size[active] = np.where(good, grown, np.maximum(size[active] // 2, 1))
+        still = np.setdiff1d(active, stuck)
         if swaps and len(stuck):
             change, new = best_swap(take_plans(replace(batch, plan=plan), stuck))
             better = new < value[stuck] * (1.0 - 1e-12)
@@ -68,12 +78,12 @@ def descend(batch: PlanBatch, *, swaps: bool = True, most: int = 100_000) -> tup
     return plan, value
 
 
-def best_move(batch: PlanBatch) -> tuple[Ints, Floats]:
-    """The best single move of each plan, as a change of the plan, and the objective after it."""
+def best_move(batch: PlanBatch, size: Ints) -> tuple[Ints, Floats]:
+    """The best move of so many samples of each plan, as a change of the plan, and the objective after it."""
     b, c, v, _ = batch.plan.shape
-    time = move_times(batch)  # [B, v, j, k]
-    uneven = _move_imbalance(batch.plan.sum(2).astype(float))  # [B, c, j, k]
-    have = batch.plan > 0  # [B, c, v, j]
+    time = move_times(batch, size)  # [B, v, j, k]
+    uneven = _move_imbalance(batch.plan.sum(2).astype(float), size)  # [B, c, j, k]
+    have = batch.plan >= size[:, None, None, None]  # [B, c, v, j]
     cheapest = np.where(have[..., None], time[:, None], np.inf).min(2)  # [B, c, j, k]
     total = (cheapest + _price(batch, uneven.reshape(b, -1)).reshape(uneven.shape)).reshape(b, -1)
     pick = total.argmin(1)
@@ -81,14 +91,14 @@ def best_move(batch: PlanBatch) -> tuple[Ints, Floats]:
     rows = np.arange(b)
     source = np.where(have[rows, i, :, j], time[rows, :, j, k], np.inf).argmin(1)
     change = np.zeros_like(batch.plan)
-    change[rows, i, source, j] -= 1
-    change[rows, i, source, k] += 1
+    change[rows, i, source, j] -= size
+    change[rows, i, source, k] += size
     return change, total[rows, pick]
 
 
-def move_times(batch: PlanBatch) -> Floats:
-    """max + std of latencies after one sample from v moves from j to k, [B, v, j, k]; infinite where j = k."""
-    shift = move_shifts(batch)
+def move_times(batch: PlanBatch, size: Ints) -> Floats:
+    """max + std of latencies after `size` samples from v move from j to k, [B, v, j, k]; infinite where j = k."""
+    shift = move_shifts(batch) * size[:, None, None, None, None]
     latency = latencies(batch.plan.sum(1).astype(float), batch.effort, batch.links)
     time = _time(batch, latency[:, None, None, None] + shift)
     i = np.arange(time.shape[1])
@@ -105,10 +115,10 @@ def move_shifts(batch: PlanBatch) -> Floats:
     return held[:, :, None] - held[:, :, :, None]
 
 
-def _move_imbalance(x: Floats) -> Floats:
-    """The largest DI after one sample of class i leaves j for k, [B, c, j, k]."""
+def _move_imbalance(x: Floats, size: Ints) -> Floats:
+    """The largest DI after `size` samples of class i leave j for k, [B, c, j, k]."""
     now = _uneven(x)  # [B, V]
-    less, more = _uneven_after(x, -1.0), _uneven_after(x, 1.0)  # [B, c, V]
+    less, more = _uneven_after(x, -size), _uneven_after(x, size)  # [B, c, V]
     v = x.shape[2]
     rest = np.broadcast_to(now[:, None, None, :], (len(x), v, v, v)).copy()
     i = np.arange(v)
@@ -133,11 +143,11 @@ def _divergence(pieces: Floats, mass: Floats) -> Floats:
     return np.where(mass > 0.0, np.maximum(0.5 * pieces / np.where(mass > 0.0, mass, 1.0), 0.0), EMPTY)
 
 
-def _uneven_after(x: Floats, change: float) -> Floats:
-    """DI of each device after class i changes by one sample, [B, c, V]; what is not there can not leave."""
-    mass = np.maximum(x.sum(1) + change, 0.0)
+def _uneven_after(x: Floats, change: Ints) -> Floats:
+    """DI of each device after class i changes by `change` samples, [B, c, V]; what is not there can not leave."""
+    mass = np.maximum(x.sum(1) + change[:, None], 0.0)
     before = _pieces(x, mass)
-    after = _pieces(np.maximum(x + change, 0.0), mass)
+    after = _pieces(np.maximum(x + change[:, None, None], 0.0), mass)
     return _divergence(before.sum(1, keepdims=True) - before + after, np.broadcast_to(mass[:, None], x.shape))
 
 

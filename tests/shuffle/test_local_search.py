@@ -39,7 +39,7 @@ def single_moves(plan):
 @given(users(most_devices=3, most_classes=4))
 def test_the_best_move_is_the_best_of_all_moves(problem):
     batch = batch_at(problem, identity(problem))
-    change, value = best_move(batch)
+    change, value = best_move(batch, np.ones(1, np.int64))
     assert value[0] == pytest.approx(true_value(problem, batch.plan[0] + change[0]), rel=1e-9)
     assert value[0] == pytest.approx(min(true_value(problem, p) for p in single_moves(batch.plan[0])), rel=1e-9)
 
