@@ -26,7 +26,7 @@ _PLAN_GAP = 5e-6
 _ROUGH_GAP = 3e-3
 _PIN_GAP = 3e-4
 _CLEARLY = 1.005
-_FAR = 2.0
+_FIRST = 0.3
 _ROUNDS = 7
 
 
@@ -128,10 +128,10 @@ def pinned_cuts(stack: RelaxedProblems, t: Floats, *, target: float, warm: Float
     """Cuts from solving the convex problems at fixed t: roughly first, on where they are not above the target by then."""
     copies = replace(take(stack, np.zeros(len(t), np.int64)), pinned=t)
     begin = _warm_start(copies, warm)
-    # Far from the best t a plan can cost hundreds of units: a path that begins with a share of one unit would crawl.
+    # Far from the best t a plan can cost hundreds of units: such a path begins far up, and its gap may be as much wider.
     far = np.maximum(relaxed_value(copies, begin[0]) / copies.unit, 1.0)
     rough = _ROUGH_GAP * far
-    path = follow(copies, gap=rough, first=np.where(far > _FAR, far, WARM * far), begin=begin)
+    path = follow(copies, gap=rough, first=_FIRST * far, begin=begin)
     cuts = cuts_of(copies, path)
     reached = np.diag(cut_values(cuts, t)) + price(stack, t)[0]
     left = np.flatnonzero(reached < target * _CLEARLY)
