@@ -43,11 +43,25 @@ class UserSource:
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What devices can do at some moment: inference seconds per sample, and link speeds to their edge in bits per second."""
+    """What devices can do at some moment: inference seconds per sample, and link speeds to their edge in bits per second.
+
+    `latency` are the seconds that each trip down and up costs beside what it carries, half of them each way;
+    `seconds_per_batch` those of a training batch beside its samples. A single number holds for all devices.
+    """
 
     seconds_per_sample: Floats
     up_bps: Floats
     down_bps: Floats
+    latency: Floats | float = 0.0
+    seconds_per_batch: Floats | float = 0.0
+
+    def latencies(self) -> Floats:
+        """The latency of each device."""
+        return np.broadcast_to(np.asarray(self.latency, np.float64), self.up_bps.shape)
+
+    def batch_seconds(self) -> Floats:
+        """What a batch takes each device beside its samples."""
+        return np.broadcast_to(np.asarray(self.seconds_per_batch, np.float64), self.up_bps.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +121,7 @@ class EdgeRule:
 @dataclass(frozen=True, slots=True)
 class EdgeFleet:
     """The devices behind the edges: whose they are, their keys, where each row of an edge's shard lies at first, what
-    devices can do at a time, and what links edge and server: (up, down) in bits per second.
+    devices can do at a time, and what links edge and server: up and down in bits per second, and the seconds of a trip.
 
     `byte_scale` is declared over actual model size, as for the server's own links.
     """
@@ -116,7 +130,7 @@ class EdgeFleet:
     keys: Keys
     first_slots: Callable[[int], Ints]
     able: Callable[[Ints, float, int], Abilities]
-    backhaul: Callable[[int, Abilities], tuple[float, float]]
+    backhaul: Callable[[int, Abilities], tuple[float, float, float]]
     byte_scale: float = 1.0
 
 

@@ -18,7 +18,9 @@ def hierfl(*, kappa1: Steps = 10, kappa2: Annotated[int, Ge(1), Le(SYNCS)] = 2, 
     """Devices take `kappa1` local steps between averages at the edge; after `kappa2` of those the edge reports.
 
     Both levels weigh by samples. With `share` below 1 each average asks that part of the devices, drawn without replacement
-    with probabilities in proportion to their samples. kappa2 = 1 is FedAvg with kappa1 local steps, bit for bit.
+    with probabilities in proportion to their samples. With kappa2 = 1 this is FedAvg with kappa1 local steps: the server gets the
+    exact sum of what the devices sent, bit for bit what a flat fleet would add up. Runs of the two specs differ all the same,
+    since a device's batches are drawn for its task, and tasks of users are not numbered as tasks of devices are.
     """
 
     def plan(visits: Sequence[Visit]) -> list[Turn]:

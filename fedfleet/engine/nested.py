@@ -12,7 +12,7 @@ import numpy as np
 
 from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import TRAINING_PASSES, scaled
-from fedfleet.core.edges import SYNCS, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
+from fedfleet.core.edges import SYNCS, Abilities, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
@@ -85,7 +85,10 @@ def check_turn(visit: Visit, turn: Turn) -> None:
 
 
 def turn_seconds(job: Job, visit: Visit, turn: Turn) -> float:
-    """From the download of the model at the edge to the upload of its average: planning, exchange, training, transfers."""
+    """From the download of the model at the edge to the upload of its average: planning, exchange, training, transfers.
+
+    Every average is a trip of the model to each of its devices and back, and the turn itself one to the server and back.
+    """
     inside = job.local
     assert isinstance(inside, NestedPass)
     able, server = visit.able, ServerState(job.offer.params)
@@ -99,17 +102,18 @@ def turn_seconds(job: Job, visit: Visit, turn: Turn) -> float:
         sizes = np.array([len(rows) for rows in sync.rows], np.int64)
         cost = scaled(cost_of(inside.algorithm, server, asked, sizes), inside.fleet.byte_scale)
         busy = waited.copy()
-        busy[sync.slots] += device_seconds(cost, able.down_bps, able.up_bps, able.seconds_per_sample, sync.slots)
+        busy[sync.slots] += device_seconds(cost, able, sync.slots)
         total += float(busy.max(initial=0.0))
         waited = np.zeros(len(visit.devices))
-    up, down = inside.fleet.backhaul(visit.edge, able)
-    return total + float(whole.bytes_down[0]) * 8.0 / down + float(whole.bytes_up[0]) * 8.0 / up
+    up, down, trip = inside.fleet.backhaul(visit.edge, able)
+    return total + float(whole.bytes_down[0]) * 8.0 / down + float(whole.bytes_up[0]) * 8.0 / up + trip
 
 
-def device_seconds(cost: Cost, down_bps: Floats, up_bps: Floats, per_sample: Floats, slots: Ints) -> Floats:
-    """Model to the device, training, model back."""
-    moved = cost.bytes_down * 8.0 / down_bps[slots] + cost.bytes_up * 8.0 / up_bps[slots]
-    return moved + TRAINING_PASSES * cost.samples * per_sample[slots]
+def device_seconds(cost: Cost, able: Abilities, slots: Ints) -> Floats:
+    """Model to the device, training, model back: what the device's own source would say of such a task."""
+    moved = cost.bytes_down * 8.0 / able.down_bps[slots] + cost.bytes_up * 8.0 / able.up_bps[slots]
+    seconds = moved + TRAINING_PASSES * cost.samples * able.seconds_per_sample[slots] + able.latencies()[slots]
+    return seconds if cost.batches is None else seconds + able.batch_seconds()[slots] * cost.batches
 
 
 def memory_after(job: Job, turn: Turn, seconds: float) -> Slots:

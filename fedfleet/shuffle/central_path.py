@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,7 @@ SETTLED = 1e-4  # at the last mu, where multipliers are wanted: they err by the 
 _FACTOR = 0.15  # how far ahead a step along the path aims
 _LAST_STEPS = 7  # rounding errors may keep the decrement from falling further
 _MOST_STEPS = 250
+_CALL, _ENTRY = 3e4, 3.0  # work of a step beside its entries, and of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,30 +31,35 @@ class Path:
     slope: Floats  # [B, c, V] gradient of G
     raised: Floats  # [B, V] multiplier of N_v >= floor
     steps: int
+    work: float  # in entries of the tables of moves that take as long (`local_search`)
 
 
 def follow(
     stack: RelaxedProblems,
     *,
-    gap: float = 1e-4,
-    first: float | Floats = 1.0,
+    gap: float | Floats = 1e-4,
+    first: float | Floats | None = None,
     settle: float = SETTLED,
     begin: tuple[Floats, Floats] | None = None,
 ) -> Path:
     """Minimise each relaxed problem until its duality gap is about `gap` of the stack's unit of time.
 
     Centring steps until the decrement is small, then one along the path's tangent, and so on; `settle` is the decrement
-    to reach at the last mu: `SETTLED` where multipliers are wanted, `CENTRED` for a plan alone.
+    to reach at the last mu: `SETTLED` where multipliers are wanted, `CENTRED` for a plan alone. Without a `first` gap it is
+    what the beginning costs, for where that is a hundred units, a path from one unit on would crawl.
     """
     plan, t = start(stack) if begin is None else begin
+    if first is None:
+        first = np.maximum(relaxed_value(stack, plan) / stack.unit, 1.0)
     terms = (stack.supply > 0.0).sum((1, 2)) * stack.open.sum(1) + 3 * stack.open.sum(1)
     mu, last = first / terms, gap / terms
     final = [np.array(plan), np.array(t), np.array(mu)]
     index, here, at = np.arange(len(t)), stack, point_at(stack, plan, t)
     beta, waited = np.ones(len(t)), np.zeros(len(t), np.int64)
-    steps = 0
+    steps, work = 0, 0.0
     while len(index):
         steps += 1
+        work += _CALL + _ENTRY * len(index) * plan[0].size * plan.shape[2]
         step = newton_step(here, at, mu, beta)
         at, moved = _advance(here, at, step, mu, beta)
         off = np.where(beta < 1.0, np.inf, np.abs(step.decrement))
@@ -70,7 +76,7 @@ def follow(
                 index[left], mu[left], last[left], waited[left], beta[left], take(here, left),
             )  # fmt: skip
             at = point_at(here, at.plan[left], at.t[left])
-    return _path(stack, *final, steps=steps)
+    return replace(_path(stack, *final), steps=steps, work=work)
 
 
 def warmed(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:
@@ -78,7 +84,7 @@ def warmed(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:
 
     The proportional plan, which sets the unit at first, can cost a thousand times the optimum where links are slow.
     """
-    first: float | Floats = 1.0
+    first: float | Floats | None = None
     begin = None
     while True:
         path = follow(stack, gap=WARM, first=first, settle=CENTRED, begin=begin)
@@ -111,7 +117,7 @@ def _advance(stack: RelaxedProblems, at: Point, step: NewtonStep, mu: Floats, be
     return point_at(stack, at.plan + size[:, None, None, None] * step.plan, at.t + size * step.t), size
 
 
-def _path(stack: RelaxedProblems, plan: Floats, t: Floats, mu: Floats, *, steps: int) -> Path:
+def _path(stack: RelaxedProblems, plan: Floats, t: Floats, mu: Floats) -> Path:
     """Ends of the paths with their multipliers, rows rescaled to keep their sums to the last digit."""
     sums = plan.sum(3, keepdims=True)
     plan = plan * np.where(sums > 0.0, stack.supply[..., None] / np.where(sums > 0.0, sums, 1.0), 0.0)
@@ -122,4 +128,4 @@ def _path(stack: RelaxedProblems, plan: Floats, t: Floats, mu: Floats, *, steps:
     # Rounding may leave a path that ends a hair outside: a negative price would make a cut that does not hold.
     prices = np.where(stack.open & (at.slack > 0.0), m / np.where(at.slack > 0.0, at.slack, 1.0), 0.0)
     held = np.maximum(held, 0.0)
-    return Path(plan, t, time_weights(stack, at.latency, mu), prices, at.slope, held, steps)
+    return Path(plan, t, time_weights(stack, at.latency, mu), prices, at.slope, held, 0, 0.0)

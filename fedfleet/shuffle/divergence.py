@@ -44,17 +44,21 @@ def imbalance(x: Floats) -> Floats:
     return np.where(mass > 0.0, np.maximum(value, 0.0), EMPTY)
 
 
-def least_imbalance(totals: Ints) -> Floats:
+def least_imbalance(totals: Ints, most: int | None = None) -> Floats:
     """The least DI that n whole samples can have, for n = 0 .. sum(totals), taking at most totals[i] of class i.
 
     For given n the divergence is a sum of equal convex functions of the counts, so filling the classes level by level is best.
+    With `most` the list ends at that n, and users of a million samples cost no more memory than those of so many.
 
     >>> least_imbalance(np.array([1, 2])).round(4).tolist()
     [0.3466, 0.2158, 0.0, 0.0144]
     """
     c = len(totals)
+    if most is not None:
+        totals = np.minimum(totals, most)  # no class is filled beyond that by then
     levels = np.repeat(np.arange(c), totals), np.concatenate([np.arange(k) for k in totals]) if c else np.empty(0)
     order = np.argsort(levels[1], kind="stable")
-    taken = np.zeros((c, int(totals.sum()) + 1))
+    order = order[:most]
+    taken = np.zeros((c, len(order) + 1))
     taken[levels[0][order], np.arange(1, taken.shape[1])] = 1.0
     return imbalance(np.cumsum(taken, axis=1))

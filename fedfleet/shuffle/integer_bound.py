@@ -19,6 +19,7 @@ from fedfleet.shuffle.problem import Problem
 from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price, take
 
 _ONE_BY_ONE = 96  # sizes of the smallest device are looked at one by one up to here, then in blocks
+_LISTED = 8192  # sizes whose least imbalance is computed
 _UNBOUNDED = -1.0
 
 
@@ -34,7 +35,7 @@ class Case:
 def all_cases(problem: Problem) -> list[Case]:
     """Cases that together hold every whole plan."""
     devices, total = len(problem.counts), int(problem.counts.sum())
-    js = least_imbalance(problem.counts.sum(0))
+    js = least_imbalance(problem.counts.sum(0), _LISTED)
     cases = [Case((), *size) for size in _sizes(js, total // devices)]
     sizes = _sizes(js, total // max(devices - 1, 1))
     cases += [Case((v,), least, max(low, EMPTY)) for v in range(devices) for least, low in sizes]
@@ -50,7 +51,8 @@ def _sizes(js: Floats, top: int) -> list[tuple[int, float]]:
     many = np.geomspace(1, top, 64).astype(int)
     edges = np.unique(np.concatenate([np.arange(1, min(top, _ONE_BY_ONE) + 1), many]))
     ends = np.append(edges[1:] - 1, top)
-    return [(int(a), float(js[a : z + 1].min())) for a, z in zip(edges, ends, strict=True)]
+    # Beyond the list any size may be perfectly even, for all that is known.
+    return [(int(a), float(js[a : z + 1].min()) if z < len(js) else 0.0) for a, z in zip(edges, ends, strict=True)]
 
 
 def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough: float) -> tuple[Floats, Floats]:

@@ -26,6 +26,7 @@ _PLAN_GAP = 5e-6
 _ROUGH_GAP = 3e-3
 _PIN_GAP = 3e-4
 _CLEARLY = 1.005
+_FIRST = 0.3
 _ROUNDS = 7
 
 
@@ -80,6 +81,7 @@ def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, ga
     cuts, at = cuts_of(stack, path), float(path.t[0])
     knots = _knots(float(stack.least[0]), at)
     values = cut_values(cuts, knots) + price(stack, knots)[0]
+    asked = np.empty(0)
     for _ in range(_ROUNDS):
         bad = interval_bounds(values) < target
         if not bad.any():
@@ -87,7 +89,10 @@ def certify(stack: RelaxedProblems, path: Path, warm: Floats, *, best: float, ga
         weak = values.max(0) < target
         coarse = 0.5 * (knots[:-1] + knots[1:])[bad & ~weak[:-1] & ~weak[1:]]
         nearest = knots[0] + max(0.02 * (at - knots[0]), 1e-6)  # at the least t itself nothing lies strictly inside
-        pins = np.unique(np.maximum(np.concatenate([_pins(knots, weak), coarse[:2]]), nearest))
+        pins = np.setdiff1d(np.maximum(np.concatenate([_pins(knots, weak), coarse[:2]]), nearest), asked)
+        if not len(pins):
+            break  # what was solved there already can not be raised by solving it again
+        asked = np.concatenate([asked, pins])
         extra = pinned_cuts(stack, pins, target=target, warm=warm)
         cuts = joined(cuts, extra)
         values = np.concatenate([values, cut_values(extra, knots) + price(stack, knots)[0]])
@@ -122,14 +127,18 @@ def interval_bounds(values: Floats) -> Floats:
 def pinned_cuts(stack: RelaxedProblems, t: Floats, *, target: float, warm: Floats) -> Cuts:
     """Cuts from solving the convex problems at fixed t: roughly first, on where they are not above the target by then."""
     copies = replace(take(stack, np.zeros(len(t), np.int64)), pinned=t)
-    path = follow(copies, gap=_ROUGH_GAP, first=WARM, begin=_warm_start(copies, warm))
+    begin = _warm_start(copies, warm)
+    # Far from the best t a plan can cost hundreds of units: such a path begins far up, and its gap may be as much wider.
+    far = np.maximum(relaxed_value(copies, begin[0]) / copies.unit, 1.0)
+    rough = _ROUGH_GAP * far
+    path = follow(copies, gap=rough, first=_FIRST * far, begin=begin)
     cuts = cuts_of(copies, path)
     reached = np.diag(cut_values(cuts, t)) + price(stack, t)[0]
     left = np.flatnonzero(reached < target * _CLEARLY)
     if not len(left):
         return cuts
     rest = take(copies, left)
-    end = follow(rest, gap=_PIN_GAP, first=_ROUGH_GAP, begin=(path.plan[left], path.t[left]))
+    end = follow(rest, gap=_PIN_GAP, first=rough[left], begin=(path.plan[left], path.t[left]))
     return joined(cuts, cuts_of(rest, end))
 
 

@@ -1,4 +1,4 @@
-"""Plans that need no solver: keep everything, or give every device the same share of every class."""
+"""Plans that need no solver: keep everything, or give every device a share of every class, by speed or evenly or to some."""
 
 from __future__ import annotations
 
@@ -24,3 +24,17 @@ def proportional(problem: Problem, shares: Floats | None = None) -> Floats:
     """
     theta = 1.0 / effort(problem) if shares is None else np.asarray(shares, float)
     return problem.counts[:, :, None] * (theta / theta.sum())
+
+
+def starts(problem: Problem) -> Floats:
+    """Plans [S, V, c, V] to descend from where rounding the real optimum leads nowhere.
+
+    Keeping everything, sharing by speed, sharing evenly, and sharing by speed among all but one: where a slow device would
+    hold one sample of many classes, none at all or an even share can be far better, and neither is near the real optimum.
+    """
+    devices = len(problem.counts)
+    speed = 1.0 / effort(problem)
+    shares = [speed, np.ones(devices)]
+    if devices > 2:
+        shares += [np.where(np.arange(devices) == v, 0.0, speed) for v in range(devices)]
+    return np.stack([identity(problem).astype(float), *(proportional(problem, some) for some in shares)])

@@ -9,16 +9,28 @@ import numpy as np
 
 from fedfleet.shuffle.central_path import CENTRED, WARM, follow, warmed
 from fedfleet.shuffle.divergence import Floats, Ints
-from fedfleet.shuffle.local_search import PlanBatch, descend, objectives
+from fedfleet.shuffle.local_search import descend
 from fedfleet.shuffle.objective import PlanScore, score
+from fedfleet.shuffle.plan_batch import PlanBatch, objectives
 from fedfleet.shuffle.problem import Problem, effort, link
 from fedfleet.shuffle.relaxed import best_of, solve_relaxed
-from fedfleet.shuffle.relaxed_problems import relaxed_problems
+from fedfleet.shuffle.relaxed_problems import RelaxedProblems, relaxed_problems, take
 from fedfleet.shuffle.rounding import largest_remainder, rounded
 from fedfleet.shuffle.simple_plans import identity, proportional
-from fedfleet.shuffle.whole_plans import WholePlan, batch_of, best_whole, improve_and_bound
+from fedfleet.shuffle.whole_plans import (
+    DESCENT,
+    WholePlan,
+    batch_of,
+    best_whole,
+    from_cases,
+    from_simple,
+    improve_and_bound,
+    shake,
+)
 
 _QUICK_GAP = 1e-3
+_NEAR = 1.08  # times the relaxed optimum: a quick plan within it is good enough
+_STEPS = 32  # of quick descents before they are compared
 _CHUNK_ENTRIES = 40_000  # plan entries solved side by side: few enough to stay in the processor's cache
 
 
@@ -38,7 +50,9 @@ class Solution:
 
 
 def solve(problem: Problem, *, quick: bool = False) -> Solution:
-    """The best exchange of samples that we can find for one user; `quick` skips the search through cases and the bounds.
+    """The best exchange of samples that we can find for one user; `quick` leaves out the bounds, and most of the search.
+
+    How long it searches is counted in work and not in seconds: the answer is a function of the problem alone.
 
     >>> from fedfleet.shuffle.problem import problem_from
     >>> user = problem_from({"counts": [[6, 0], [0, 6]], "seconds_per_sample": [0.1, 0.1], "up_bps": [1e9, 1e9],
@@ -50,12 +64,14 @@ def solve(problem: Problem, *, quick: bool = False) -> Solution:
         return _alone(problem)
     relaxed = solve_relaxed(problem, certificate=not quick)
     whole = best_whole(problem, relaxed.plan.transpose(1, 0, 2)[None])
-    simple = _simple_plans([problem])[:, 0]
-    values = objectives(batch_of(problem, simple))
-    if values.min() < whole.objective:
-        whole = WholePlan(simple[values.argmin()], float(values.min()), None)
-    if not quick:
-        whole = improve_and_bound(problem, relaxed, whole)
+    if quick:
+        simple = _simple_plans([problem])[:, 0]
+        values = objectives(batch_of(problem, simple))
+        if values.min() < whole.objective:
+            whole = WholePlan(simple[values.argmin()], float(values.min()), None)
+        whole = _improved(problem, relaxed.stack, whole, relaxed.objective)
+    else:
+        whole = improve_and_bound(problem, relaxed, from_simple(problem, whole))
     plan = whole.plan.transpose(1, 0, 2)
     bound = relaxed.bound
     return Solution(plan, score(problem, plan), relaxed.objective, bound, whole.bound, relaxed.plan)
@@ -91,17 +107,19 @@ def _side_by_side(problems: list[Problem]) -> list[Solution]:
         rounded(plans, counts), np.stack([link(p) for p in problems]), np.stack([effort(p) for p in problems]),
         np.array([p.alpha for p in problems]), stack.balanced, stack.root,
     )  # fmt: skip
-    whole, value = descend(batch)
-    second, cost = descend(replace(batch, plan=largest_remainder(plans, counts)))
-    whole, value = np.where((cost < value)[:, None, None, None], second, whole), np.minimum(cost, value)
+    starts = (batch, replace(batch, plan=largest_remainder(plans, counts)))
+    one, two = (descend(some, work=DESCENT) for some in starts)
+    whole = np.where((two.value < one.value)[:, None, None, None], two.plan, one.plan)
+    value = np.minimum(one.value, two.value)
     for other in _simple_plans(problems):
         cost = objectives(replace(batch, plan=other))
         better = cost < value
         whole[better], value[better] = other[better], cost[better]
     solutions: list[Solution] = []
-    for p, real, plan in zip(problems, plans, whole.transpose(0, 2, 1, 3), strict=True):
-        best, cost = best_of(p, real)
-        solutions.append(Solution(plan, score(p, plan), cost, None, None, best))
+    for k, (p, real, found, cost) in enumerate(zip(problems, plans, whole, value.tolist(), strict=True)):
+        best, relaxed = best_of(p, real)
+        plan = _improved(p, take(stack, np.array([k])), WholePlan(found, cost, None), relaxed).plan.transpose(1, 0, 2)
+        solutions.append(Solution(plan, score(p, plan), relaxed, None, None, best))
     return solutions
 
 
@@ -111,6 +129,15 @@ def _simple_plans(problems: list[Problem]) -> Ints:
     own = np.stack([identity(p) for p in problems]).transpose(0, 2, 1, 3)
     shared = np.stack([proportional(p) for p in problems]).transpose(0, 2, 1, 3)
     return np.stack([own, largest_remainder(shared, counts)])
+
+
+def _improved(problem: Problem, stack: RelaxedProblems, found: WholePlan, relaxed: float) -> WholePlan:
+    """A quick plan, searched for further only where it lies clearly above the relaxed optimum, which no plan can beat."""
+    if found.objective > _NEAR * relaxed:
+        found = from_simple(problem, found, last=1, steps=_STEPS)
+    if found.objective > _NEAR * relaxed:
+        found = from_cases(problem, stack, found, steps=_STEPS)
+    return shake(problem, found, relaxed, gap=1.0 - 1.0 / _NEAR, attempts=1)
 
 
 def _alone(problem: Problem) -> Solution:

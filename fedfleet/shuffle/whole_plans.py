@@ -12,20 +12,27 @@ import numpy as np
 
 from fedfleet.core.rng import stream
 from fedfleet.shuffle.bound import Cuts, cuts_of, joined
-from fedfleet.shuffle.central_path import follow
+from fedfleet.shuffle.central_path import CENTRED, WARM, follow
 from fedfleet.shuffle.divergence import Floats, Ints
 from fedfleet.shuffle.integer_bound import Case, all_cases, case_bounds, restricted
-from fedfleet.shuffle.local_search import PlanBatch, descend, take_plans
+from fedfleet.shuffle.local_search import descend
+from fedfleet.shuffle.plan_batch import PlanBatch, take_plans
 from fedfleet.shuffle.problem import Problem, effort, link
 from fedfleet.shuffle.relaxed import Relaxed
 from fedfleet.shuffle.relaxed_problems import RelaxedProblems
 from fedfleet.shuffle.rounding import largest_remainder, rounded
+from fedfleet.shuffle.simple_plans import starts
 
 _GAP = 1e-3  # of the relaxed problems met on the way
 _ROUNDS = 7
 _PER_ROUND = 6
 _KICKS = 16
-_SHAKES = 8
+# Work is counted, in entries of the tables that a descent looks at (about 10 ns each), since a clock would make plans differ.
+_HEAT, DESCENT = 2e6, 6e6  # of one descent, while others may still win and afterwards
+_WORK = 3e7  # of descents from cases, after which no more are tried
+_PATHS = 5e7  # of paths, after which no further round begins
+_SHAKING, _SHAKEN = 2e7, 1e6  # of all shakes, and of one descent from a shaken plan
+_LARGE_DEVICES, _LARGE_SAMPLES, _PATIENCE = 7, 3000, 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class WholePlan:
     plan: Ints
     objective: float
     bound: float | None
+    work: float = 0.0  # that it took, in entries of tables
 
 
 def batch_of(problem: Problem, plans: Ints) -> PlanBatch:
@@ -50,55 +58,107 @@ def batch_of(problem: Problem, plans: Ints) -> PlanBatch:
     )
 
 
-def best_whole(problem: Problem, plans: Floats) -> WholePlan:
-    """Round real plans [B, c, V, V] in two ways, descend from all by moves, from the best by swaps too."""
+def best_whole(problem: Problem, plans: Floats, *, last: int = 3, steps: int = 64) -> WholePlan:
+    """Round real plans [B, c, V, V] in two ways; all descend a while, the most promising by swaps too and to the end."""
     counts = np.broadcast_to(problem.counts.T, plans.shape[:3])
     batch = batch_of(problem, np.concatenate([largest_remainder(plans, counts), rounded(plans, counts)]))
-    plan, value = descend(batch, swaps=False)
-    few = np.argsort(value, kind="stable")[:6]
-    plan, value = descend(take_plans(replace(batch, plan=plan), few))
-    k = int(value.argmin())
-    return WholePlan(plan[k], float(value[k]), None)
+    return race(batch, last=last, steps=steps)
+
+
+def from_simple(problem: Problem, found: WholePlan, *, last: int = 3, steps: int = 64) -> WholePlan:
+    """The better of a plan and the best that descents from the simple plans reach (`race`)."""
+    plans = starts(problem).transpose(0, 2, 1, 3)
+    whole = largest_remainder(plans, np.broadcast_to(problem.counts.T, plans.shape[:3]))
+    other = race(batch_of(problem, whole), last=last, steps=steps)
+    return other if other.objective < found.objective else found
+
+
+def from_cases(
+    problem: Problem, stack: RelaxedProblems, found: WholePlan, *, cases: int = 4, steps: int = 64
+) -> WholePlan:
+    """The better of a plan and what some cases, spread over all and solved roughly, round to."""
+    every = all_cases(problem)
+    some = [every[int(k)] for k in np.unique(np.linspace(0, len(every) - 1, cases).astype(int))]
+    copies = restricted(stack, some)
+    path = follow(copies, gap=WARM, settle=CENTRED)
+    other = best_whole(problem, path.plan * copies.mass[:, None, None, None], last=1, steps=steps)
+    return other if other.objective < found.objective else found
+
+
+def race(batch: PlanBatch, *, last: int = 3, steps: int = 64) -> WholePlan:
+    """The best of descents from these plans: all take `steps`, twice the most promising go on, and `last` to the end."""
+    end = descend(batch, moves_only=True, steps=steps, work=_HEAT)
+    work = float(end.work.sum())
+    for kept, most in ((2 * last, _HEAT), (last, DESCENT * patience(batch.plan[0]))):
+        few = np.argsort(end.value, kind="stable")[:kept]
+        batch = take_plans(replace(batch, plan=end.plan), few)
+        end = descend(batch, work=most)
+        work += float(end.work.sum())
+    k = int(end.value.argmin())
+    return WholePlan(end.plan[k], float(end.value[k]), None, work)
+
+
+def patience(plan: Ints) -> float:
+    """How many times the usual work a user with such a plan [c, V, V] may cost: large ones may take longer."""
+    return _PATIENCE if plan.shape[1] >= _LARGE_DEVICES or plan.sum() > _LARGE_SAMPLES else 1.0
 
 
 def improve_and_bound(problem: Problem, relaxed: Relaxed, found: WholePlan, *, gap: float = 5e-3) -> WholePlan:
-    """Solve the weakest cases first, rounding each, until the bound is within `gap` of the best plan or rounds run out."""
-    stack = relaxed.stack
-    cases = all_cases(problem)
-    cuts, solved = relaxed.cuts, set[int]()
+    """Solve the weakest cases first, rounding each, until the bound is within `gap` of the best plan or the work is done."""
+    stack, cases = relaxed.stack, all_cases(problem)
+    now = _Search(relaxed.cuts, found, frozenset(), 0.0, 0.0)
     bounds = np.array([relaxed.bound or 0.0])
-    last = (0.0, np.inf)
+    last = (0.0, np.inf, len(cases) + 1)
     for _ in range(_ROUNDS):
-        enough = found.objective * (1.0 - gap)
-        bounds, weakest = case_bounds(stack, cases, cuts, enough=enough)
+        enough = now.found.objective * (1.0 - gap)
+        bounds, weakest = case_bounds(stack, cases, now.cuts, enough=enough)
         weak = np.flatnonzero(bounds < enough)
-        state = (float(bounds.min()), found.objective)
-        if not len(weak) or (state[0] < last[0] * 1.0002 and state[1] == last[1]):
-            break  # near enough, or a round that neither raised the bound nor lowered the plan
+        state = (float(bounds.min()), now.found.objective, len(weak))
+        # A round that raised no bound, lowered no plan and settled no case: the next would not either.
+        idle = state[0] < last[0] * 1.0002 and state[1:] == last[1:]
+        if not len(weak) or idle or now.work > _PATHS * patience(found.plan):
+            break
         last = state
-        order = weak[np.argsort(bounds[weak], kind="stable")]
-        fresh = _chosen([int(k) for k in order if int(k) not in solved])
-        if fresh:
-            cuts, found = _try_cases(problem, stack, [cases[k] for k in fresh], cuts, found)
-            solved |= set(fresh)
-        stale = [int(k) for k in order[:_PER_ROUND] if int(k) in solved and int(k) not in fresh]
-        if stale:
-            copies = restricted(stack, [cases[k] for k in stale], pinned=weakest[stale])
-            cuts = joined(cuts, cuts_of(copies, follow(copies, gap=_GAP)))
+        order = [int(k) for k in weak[np.argsort(bounds[weak], kind="stable")]]
+        now = _round(problem, stack, cases, order, weakest, now)
+    found = now.found
     if bounds.min() < found.objective * (1.0 - gap):
         found = shake(problem, found, float(bounds.min()), gap=gap)
-        bounds, _ = case_bounds(stack, cases, cuts, enough=found.objective)
+        bounds, _ = case_bounds(stack, cases, now.cuts, enough=found.objective)
     return replace(found, bound=min(max(float(bounds.min()), relaxed.bound or 0.0), found.objective))
 
 
-def _try_cases(
-    problem: Problem, stack: RelaxedProblems, cases: list[Case], cuts: Cuts, found: WholePlan
-) -> tuple[Cuts, WholePlan]:
-    """Solve the relaxations of some cases: their cuts, and the best of the plans found and rounded from them."""
-    copies = restricted(stack, cases)
-    path = follow(copies, gap=_GAP)
-    new = best_whole(problem, path.plan * copies.mass[:, None, None, None])
-    return joined(cuts, cuts_of(copies, path)), new if new.objective < found.objective else found
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is known after some rounds: cuts, the best plan, which cases were solved; the work of paths and of descents."""
+
+    cuts: Cuts
+    found: WholePlan
+    solved: frozenset[int]
+    work: float
+    tried: float
+
+
+def _round(
+    problem: Problem, stack: RelaxedProblems, cases: list[Case], order: list[int], weakest: Floats, now: _Search
+) -> _Search:
+    """Cuts and plans from the weakest cases that are new, cuts at the weakest t of those that are not."""
+    fresh = _chosen([k for k in order if k not in now.solved])
+    stale = [k for k in order[:_PER_ROUND] if k in now.solved]
+    if fresh:
+        copies = restricted(stack, [cases[k] for k in fresh])
+        path = follow(copies, gap=_GAP)
+        now = replace(now, solved=now.solved | frozenset(fresh))
+        now = replace(now, cuts=joined(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
+        if now.tried < _WORK * patience(now.found.plan):
+            new = best_whole(problem, path.plan * copies.mass[:, None, None, None])
+            best = new if new.objective < now.found.objective else now.found
+            now = replace(now, found=best, tried=now.tried + new.work)
+    if stale:
+        copies = restricted(stack, [cases[k] for k in stale], pinned=weakest[stale])
+        path = follow(copies, gap=_GAP)
+        now = replace(now, cuts=joined(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
+    return now
 
 
 def _chosen(fresh: list[int]) -> list[int]:
@@ -110,16 +170,17 @@ def _chosen(fresh: list[int]) -> list[int]:
     return sorted({*fresh[:2], *picks})
 
 
-def shake(problem: Problem, found: WholePlan, bound: float, *, gap: float) -> WholePlan:
+def shake(problem: Problem, found: WholePlan, bound: float, *, gap: float, attempts: int = 8) -> WholePlan:
     """Iterated local search: some samples of the best plan move at random, and all copies descend again."""
-    for attempt in range(_SHAKES):
-        if bound >= found.objective * (1.0 - gap):
+    spent = 0.0
+    for attempt in range(attempts):
+        if bound >= found.objective * (1.0 - gap) or spent > _SHAKING * patience(found.plan):
             break
-        kicked = _kicked(found.plan, attempt)
-        plan, value = descend(batch_of(problem, kicked))
-        k = int(value.argmin())
-        if value[k] < found.objective:
-            found = replace(found, plan=plan[k], objective=float(value[k]))
+        end = descend(batch_of(problem, _kicked(found.plan, attempt)), work=_SHAKEN)
+        spent += float(end.work.sum())
+        k = int(end.value.argmin())
+        if end.value[k] < found.objective:
+            found = replace(found, plan=end.plan[k], objective=float(end.value[k]))
     return found
 
 

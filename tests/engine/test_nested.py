@@ -38,12 +38,18 @@ def no_rule():
     return EdgeRule("nothing", lambda visits: [Turn(v.rows, (Sync(np.arange(len(v.rows)), v.rows),)) for v in visits])
 
 
+def best_link(edge, able):
+    """To the server by the device with the best upload."""
+    best = able.up_bps.argmax()
+    return float(able.up_bps.max()), float(able.down_bps.max()), float(able.latencies()[best])
+
+
 def edge_job(slots, able=ABLE, *, rule=None, memory=(), scale=1.0, algorithm=None, offered=MODEL, first=0, **more):
     """An edge's work: row i of its shard (rows first, first + 1, ..) lies on device slots[i] at first."""
     n = len(able.up_bps)
     fleet = EdgeFleet(
         UserSource(np.zeros(n, np.int64)), client_keys(n), lambda edge: np.array(slots, np.int64),
-        lambda devices, time, task: able, lambda edge, a: (float(a.up_bps.max()), float(a.down_bps.max())), scale,
+        lambda devices, time, task: able, best_link, scale,
     )  # fmt: skip
     inside = NestedPass(algorithm or fedavg(epochs=EPOCHS, batch=2), rule or no_rule(), fleet)
     task, client = more.pop("task", 5), more.pop("client", 0)
@@ -81,6 +87,17 @@ def test_a_device_that_only_hands_samples_on_is_waited_for():
     assert seconds_of_turn(TWO, syncs=alone) == pytest.approx(3.0 + 1 + 9 + 2)
 
 
+def test_every_trip_costs_its_devices_latency_and_every_batch_its_own_time():
+    late = replace(ABLE, latency=np.array([0.5, 3.0]), seconds_per_batch=np.array([0.25, 0.0]))
+    job = edge_job([0] * 10 + [1] * 3, late)
+    # As above; device 0 also has 2 epochs of 5 batches, device 1 is better connected and carries the model to the server.
+    own = seconds_of_turn(job, planning=7.0, exchange=np.array([2.0, 5.0]))
+    assert own == pytest.approx(1.0 + 7.0 + max(4 + 2 + 6 + 8 + 0.5 + 10 * 0.25, 1 + 5 + 9 + 2 + 3.0) + 2.0 + 3.0)
+    visit = visits_of([job])[0]
+    one = Sync(np.array([1]), visit.rows[1:], 1)
+    assert seconds_of_turn(job, syncs=(one,) * 3) == pytest.approx(3 * (1 + 3 + 2 + 3.0) + 3.0 + 3.0)
+
+
 @st.composite
 def turns(draw):
     """Devices of unlike speed with rows of their own, and what a turn takes beside training."""
@@ -95,13 +112,30 @@ def turns(draw):
 
 
 @LAWS
-@given(turns(), st.sampled_from([2.0, 3.7]))
-def test_faster_devices_shorten_a_turn_by_as_much(case, factor):
+@given(turns(), st.sampled_from([2.0, 3.7]), st.floats(0.0, 10.0))
+def test_faster_devices_shorten_a_turn_by_as_much(case, factor, latency):
     able, slots, (planning, exchange) = case
-    faster = Abilities(able.seconds_per_sample / factor, able.up_bps * factor, able.down_bps * factor)
+    able = replace(able, latency=latency * able.seconds_per_sample, seconds_per_batch=latency)
+    faster = Abilities(
+        able.seconds_per_sample / factor, able.up_bps * factor, able.down_bps * factor, able.latency / factor,
+        latency / factor,
+    )  # fmt: skip
     one = seconds_of_turn(edge_job(slots, able), planning=planning, exchange=exchange)
     two = seconds_of_turn(edge_job(slots, faster), planning=planning / factor, exchange=exchange / factor)
     assert two == pytest.approx(one / factor)
+    if factor == 2.0:
+        assert 2.0 * two == one, "to the last bit"
+
+
+@LAWS
+@given(turns())
+def test_devices_without_latency_take_to_the_last_bit_what_they_took_before_there_was_any(case):
+    able, slots, (planning, exchange) = case
+    job, sizes = edge_job(slots, able), np.bincount(slots)
+    moved = 8000.0 / able.down_bps + 8000.0 / able.up_bps
+    busy = exchange + (moved + 3.0 * (EPOCHS * sizes.astype(float)) * able.seconds_per_sample)
+    by_hand = planning + busy.max() + 8000.0 / able.down_bps.max() + 8000.0 / able.up_bps.max()
+    assert seconds_of_turn(job, planning=planning, exchange=exchange) == by_hand
 
 
 @LAWS

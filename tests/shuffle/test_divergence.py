@@ -47,3 +47,10 @@ def test_least_imbalance_is_the_least_of_all_whole_choices():
                 seen[n] = min(seen[n], imbalance(np.array([[i], [j], [k]], float))[0])
     np.testing.assert_allclose(best, seen, atol=1e-12)
     assert best[0] == EMPTY
+
+
+def test_a_short_list_is_the_beginning_of_the_long_one():
+    totals = np.array([2, 700, 3, 40])
+    np.testing.assert_array_equal(least_imbalance(totals, 50), least_imbalance(totals)[:51])
+    np.testing.assert_array_equal(least_imbalance(totals, 10_000), least_imbalance(totals))
+    assert len(least_imbalance(np.array([10**12, 10**12]), 100)) == 101

@@ -1,15 +1,26 @@
 """Whole plans: rounded from real ones, improved, bounded; each step keeps rows and never makes a plan worse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from fedfleet.shuffle.local_search import objectives
 from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.relaxed import solve_relaxed
 from fedfleet.shuffle.rounding import largest_remainder
 from fedfleet.shuffle.simple_plans import identity, proportional
-from fedfleet.shuffle.whole_plans import WholePlan, batch_of, best_whole, improve_and_bound, shake
-from tests.shuffle.users import user
+from fedfleet.shuffle.whole_plans import (
+    DESCENT,
+    WholePlan,
+    best_whole,
+    from_cases,
+    from_simple,
+    improve_and_bound,
+    patience,
+    race,
+    shake,
+)  # fmt: skip
+from tests.shuffle.users import batch_at, user
 
 PROBLEM = user(9, 6, 3, 40)
 
@@ -22,12 +33,6 @@ def kept_as_it_is():
 def check(found):
     assert (found.plan >= 0).all() and (found.plan.sum(2) == PROBLEM.counts.T).all()
     assert found.objective == pytest.approx(score(PROBLEM, found.plan.transpose(1, 0, 2)).objective, rel=1e-9)
-
-
-def test_a_batch_has_the_objective_of_each_plan():
-    plans = np.stack([identity(PROBLEM), largest_remainder(proportional(PROBLEM)[None], PROBLEM.counts[None])[0]])
-    values = objectives(batch_of(PROBLEM, plans.transpose(0, 2, 1, 3)))
-    assert values.tolist() == pytest.approx([score(PROBLEM, plan).objective for plan in plans])
 
 
 def test_the_best_of_several_starts_is_no_worse_than_each():
@@ -52,3 +57,27 @@ def test_shaking_repeats_and_never_makes_worse():
     assert np.array_equal(first.plan, shake(PROBLEM, kept_as_it_is(), 0.0, gap=5e-3).plan)
     near = kept_as_it_is()
     assert shake(PROBLEM, near, near.objective, gap=5e-3) is near, "a plan that meets the bound is left alone"
+
+
+def test_descents_from_simple_plans_and_from_cases_never_make_worse():
+    stack = solve_relaxed(PROBLEM, certificate=False).stack
+    for better in (from_simple(PROBLEM, kept_as_it_is()), from_cases(PROBLEM, stack, kept_as_it_is())):
+        check(better)
+        assert better.objective < kept_as_it_is().objective
+        assert from_simple(PROBLEM, replace(better, objective=0.0)).plan is better.plan, "what is better is left alone"
+
+
+def test_a_race_is_won_by_one_of_its_best_and_its_work_is_bounded():
+    large = user(4, 30, 6, 2000)
+    starts = [
+        identity(large),
+        *(largest_remainder(proportional(large, s)[None], large.counts[None])[0] for s in np.eye(6)),
+    ]
+    found = race(batch_at(large, *starts))
+    assert found.objective <= min(score(large, plan).objective for plan in starts)
+    assert found.work <= 1.2 * (7 * 2e6 + 6 * 2e6 + 3 * DESCENT)
+
+
+def test_users_of_seven_devices_or_many_samples_may_take_longer():
+    assert patience(np.zeros((5, 6, 6), np.int64)) == 1.0
+    assert patience(np.zeros((5, 7, 7), np.int64)) == patience(np.full((1, 2, 2), 1000)) > 1.0

@@ -5,7 +5,9 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
+from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.problem import Problem, problem_from
+from fedfleet.shuffle.whole_plans import batch_of
 
 
 def user(seed: int, classes: int, devices: int, samples: int, *, bits=2e5, alpha=1.0, **flags) -> Problem:
@@ -29,6 +31,27 @@ def user(seed: int, classes: int, devices: int, samples: int, *, bits=2e5, alpha
         }
     )
     return dataclasses.replace(made, alpha=made.alpha * alpha)
+
+
+def batch_at(problem, *plans):
+    """Plans[v][i][j] as a batch, which keeps them class first."""
+    return batch_of(problem, np.stack([plan.transpose(1, 0, 2) for plan in plans]))
+
+
+def true_value(problem, plan):
+    """Eq. (7) of a plan that is kept class first."""
+    return score(problem, plan.transpose(1, 0, 2)).objective
+
+
+def single_moves(plan, size=1):
+    """Every plan that differs by so many samples of one class and sender sent elsewhere."""
+    for i, v, j in np.argwhere(plan >= size):
+        for k in range(plan.shape[2]):
+            if k != j:
+                other = plan.copy()
+                other[i, v, j] -= size
+                other[i, v, k] += size
+                yield other
 
 
 @st.composite

@@ -66,7 +66,8 @@ def user_world(home: Households, devices: DeviceSource, states: StateSource) -> 
 def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: float) -> EdgeFleet:
     """The devices behind the edges; their own source tells how fast they are at a given moment.
 
-    An edge's link to the server is that of its best connected device, because the paper gives gateways no link of their own.
+    An edge's link to the server is that of its best connected device, because the paper gives gateways no link of their own;
+    where one is best upwards and another downwards, each of them costs half a trip.
     """
 
     def able(mine: Ints, time: float, task: int) -> Abilities:
@@ -76,15 +77,18 @@ def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: 
         compute = devices.seconds(mine, Cost(one, none, none), time, tasks) - idle
         down = devices.seconds(mine, Cost(none, one * MEGABYTE, none), time, tasks) - idle
         up = devices.seconds(mine, Cost(none, none, one * MEGABYTE), time, tasks) - idle
+        batch = devices.seconds(mine, Cost(none, none, none, one), time, tasks) - idle
         if not (np.isfinite(down).all() and np.isfinite(up).all() and (down > 0).all() and (up > 0).all()):
             raise BadInput("world.devices: edges need devices with finite link speeds; this kind of device has none")
-        return Abilities(compute / TRAINING_PASSES, 8.0 * MEGABYTE / up, 8.0 * MEGABYTE / down)
+        return Abilities(compute / TRAINING_PASSES, 8.0 * MEGABYTE / up, 8.0 * MEGABYTE / down, idle, batch)
 
     able(np.arange(len(keys)), 0.0, 0)  # so that unsuitable devices are refused before anything is written
 
-    def backhaul(edge: int, found: Abilities) -> tuple[float, float]:
+    def backhaul(edge: int, found: Abilities) -> tuple[float, float, float]:
         del edge
-        return float(found.up_bps.max()), float(found.down_bps.max())
+        up, down = int(found.up_bps.argmax()), int(found.down_bps.argmax())
+        trip = 0.5 * (found.latencies()[up] + found.latencies()[down])
+        return float(found.up_bps[up]), float(found.down_bps[down]), float(trip)
 
     return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale)
 

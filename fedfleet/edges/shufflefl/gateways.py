@@ -105,8 +105,9 @@ def exact_seconds(classes: int, devices: int, samples: int = 400) -> float:
     """Seconds of our own solver for a user, V^0.69 (0.0152 + N (3.21e-5 + 2.04e-6 c)), and 0 for one device.
 
     Fitted to the processor seconds of `solve(problem, quick=True)` on one server core, with 5 to 80 classes, 2 to 7
-    devices and 128 to 4778 samples: within a factor of 1.4 of each mean of five users. A formula instead of a clock, since
-    simulated time must be the same on every machine.
+    devices and 128 to 4778 samples: within a factor of 1.4 of each mean of five users, but for those with few samples of many
+    classes, for whom a plan is searched up to three times as long. A formula instead of a clock, since simulated time must be
+    the same on every machine.
     """
     if devices <= 1:
         return 0.0

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.core.edges import EdgeRule, Sync, Turn, Visit
+from fedfleet.core.edges import Abilities, EdgeRule, Sync, Turn, Visit
 from fedfleet.core.labels import FactsOf, TaskFacts
 from fedfleet.core.limits import NonNegative, Share
 from fedfleet.core.records import Floats, Ints
@@ -175,14 +175,20 @@ def _turn(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints, planning:
     everyone = np.flatnonzero([len(mine) > 0 for mine in rows])
     sync = Sync(everyone, tuple(rows[k] for k in everyone.tolist()))
     return Turn(
-        rows, (sync,), planning, exchange_seconds(problem, flows), memory=scaling.remembered(history),
+        rows, (sync,), planning, exchange_seconds(problem, flows, visit.able), memory=scaling.remembered(history),
         stats=_stats(visit, task, problem, plan),
     )  # fmt: skip
 
 
-def exchange_seconds(problem: Problem, flows: Ints) -> Floats:
-    """Seconds that each device spends on sending and receiving samples (Eq. 5): both ends pay for both hops."""
-    paid = flows * link(problem)
+def exchange_seconds(problem: Problem, flows: Ints, able: Abilities) -> Floats:
+    """Seconds that each device spends on sending and receiving samples (Eq. 5): both ends pay for both hops.
+
+    All that v hands to j goes at once, half a trip up and half a trip down. The plan itself does not weigh that: a price for
+    the first sample alone would make the problem another one than the paper's.
+    """
+    half = 0.5 * able.latencies()
+    sends = (flows > 0) & ~np.eye(len(flows), dtype=bool)
+    paid = flows * link(problem) + sends * (half[:, None] + half)
     return paid.sum(1) + paid.sum(0)
 
 

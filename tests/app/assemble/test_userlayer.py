@@ -12,6 +12,7 @@ from fedfleet.app.spec import resolve
 from fedfleet.core.events import ReportsGathered, TaskArrived
 from fedfleet.core.records import Cost
 from fedfleet.core.trees import content_hash
+from fedfleet.engine.nested import device_seconds
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.simulate import simulate
@@ -115,6 +116,38 @@ def test_edges_ask_devices_what_they_can_do_at_that_moment():
     by_hand += 3 * work.samples * able.seconds_per_sample
     np.testing.assert_allclose(by_hand, below.world.devices.seconds(mine, work, 100.0, np.full(3, 8)), rtol=1e-9)
     assert not np.allclose(able.up_bps, fleet.able(mine, 100.0, 9).up_bps), "links vary from trip to trip"
+
+
+def late(folder, times, batch=0.25):
+    """Devices of two kinds whose every trip costs half a second to two, times a factor, and every batch some time."""
+    kinds = [(21_000, 9_000, 0.0625), (9_000, 3_000, 0.03125)]
+    rows = [
+        {"id": f"d{i}", "down_kbps": [down], "up_kbps": [up], "seconds_per_sample": per_sample,
+         "latency_ms": [500 * times, 2000 * times], "seconds_per_batch": batch}
+        for i in range(14) for down, up, per_sample in kinds[i % 2 : i % 2 + 1]
+    ]  # fmt: skip
+    path = written(folder, json.dumps({"format": "fedfleet/devices@1", "devices": rows}), f"late{times}-{batch}.json")
+    return f"world.devices={{ use = 'device_file', path = '{path}' }}"
+
+
+def test_a_device_behind_an_edge_takes_what_it_takes_alone(tmp_path):
+    above, below = assemble(spec_with(late(tmp_path, 1))), assemble(flat(late(tmp_path, 1)))
+    able = above.plan.algorithm.local(0, {}).fleet.able(np.array([2, 5, 7]), 100.0, 8)
+    work = Cost(np.array([70.0, 0.0, 30.0]), np.full(3, 1e5), np.full(3, 2e6), np.array([3.0, 0.0, 7.0]))
+    alone = below.world.devices.seconds(np.array([2, 5, 7]), work, 100.0, np.full(3, 8))
+    np.testing.assert_allclose(device_seconds(work, able, np.arange(3)), alone, rtol=1e-9)
+    assert (able.latencies() >= 0.5).all() and (able.latencies() <= 2.0).all()
+
+
+@pytest.mark.parametrize("edge", ['edge={ use = "hierfl", kappa1 = 2, kappa2 = 3 }', "edge.solver=proportional"])
+def test_latency_delays_every_turn_and_changes_no_model(tmp_path, edge):
+    words = ("stop.rounds=2", "edge.adaptive=false" if "solver" in edge else "stop.rounds=2", edge)
+    still, once, twice = (Watched(*words, late(tmp_path, times, 0)).go() for times in (0, 1, 2))
+    assert content_hash(still.done.state.server.params) == content_hash(twice.done.state.server.params)
+    for a, b, c in zip(still.reports.values(), once.reports.values(), twice.reports.values(), strict=True):
+        # Three trips or one to devices and one to the server, each of 0.5 to 2 s, and what the exchange adds.
+        assert b.seconds >= a.seconds + (2.0 if "hierfl" in edge else 1.0)
+        assert c.seconds > b.seconds
 
 
 # ---- laws between runs --------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """ShuffleFL as an edge's turn: what is planned is what moves, what moves is what is charged, and the slow get less."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from fedfleet.core.edges import Abilities, Visit
 from fedfleet.core.labels import TaskFacts
 from fedfleet.core.rng import client_keys
 from fedfleet.edges.shufflefl.gateways import exact_seconds, planning_seconds, profile_of
-from fedfleet.edges.shufflefl.rule import moved, shufflefl
+from fedfleet.edges.shufflefl.rule import exchange_seconds, moved, shufflefl
 from fedfleet.engine.nested import turn_seconds, visits_of
 from fedfleet.shuffle.objective import latencies
 from fedfleet.shuffle.problem import effort, link, problem_from
@@ -186,6 +188,19 @@ def test_a_whole_turn_takes_what_the_hand_computes():
         turn = job.local.rule.plan([visit])[0]
         assert counts_by_class(turn.rows, 2).tolist() == [[2, 2], [2, 2]]
         assert turn_seconds(job, visit, turn) == pytest.approx(1 + planning + (1 + 8 + 3 * 0.1 * 2 * 4 + 1) + 1)
+
+
+def test_whoever_exchanges_pays_half_a_trip_of_each_end():
+    able = Abilities(np.full(3, 0.1), np.full(3, 8000.0), np.full(3, 8000.0), latency=np.array([1.0, 3.0, 10.0]))
+    problem = problem_from({
+        "counts": [[9], [9], [9]], "seconds_per_sample": able.seconds_per_sample, "up_bps": able.up_bps,
+        "down_bps": able.down_bps, "bits_per_sample": 8000.0, "alpha": 0.0,
+    })  # fmt: skip
+    flows = np.array([[5, 4, 0], [1, 8, 0], [0, 0, 9]])
+    # Five samples pass between 0 and 1 at 2 s each, in two transfers of (1 + 3) / 2 s; what stays costs nothing.
+    assert exchange_seconds(problem, flows, able).tolist() == [14.0, 14.0, 0.0]
+    still = replace(able, latency=0.0)
+    assert exchange_seconds(problem, flows, still).tolist() == [10.0, 10.0, 0.0]
 
 
 # ---- the server weighs users against each other -------------------------------------------------------------------

@@ -47,7 +47,7 @@ def fleet_of(owners, first_slots):
         one = np.ones(len(devices))
         return Abilities(0.01 * one, 1e6 * one, 2e6 * one)
 
-    return EdgeFleet(UserSource(np.array(owners)), keys, first_slots, able, lambda edge, found: (1e6, 1e6))
+    return EdgeFleet(UserSource(np.array(owners)), keys, first_slots, able, lambda edge, found: (1e6, 1e6, 0.0))
 
 
 def edges_of(sizes, rule, algorithm, *, offered=None, task=TASK, first=40):
