@@ -49,10 +49,7 @@ def follow(
     what the beginning costs, for where that is a hundred units, a path from one unit on would crawl.
     """
     plan, t = start(stack) if begin is None else begin
-    if first is None:
-        first = np.maximum(relaxed_value(stack, plan) / stack.unit, 1.0)
-    terms = (stack.supply > 0.0).sum((1, 2)) * stack.open.sum(1) + 3 * stack.open.sum(1)
-    mu, last = first / terms, gap / terms
+    mu, last = _ends(stack, plan, first, gap)
     final = [np.array(plan), np.array(t), np.array(mu)]
     index, here, at = np.arange(len(t)), stack, point_at(stack, plan, t)
     beta, waited = np.ones(len(t)), np.zeros(len(t), np.int64)
@@ -77,6 +74,16 @@ def follow(
             )  # fmt: skip
             at = point_at(here, at.plan[left], at.t[left])
     return replace(_path(stack, *final), steps=steps, work=work)
+
+
+def _ends(
+    stack: RelaxedProblems, plan: Floats, first: float | Floats | None, gap: float | Floats
+) -> tuple[Floats, Floats]:
+    """mu at both ends of the paths: gaps divided by the number of barriers."""
+    if first is None:
+        first = np.maximum(relaxed_value(stack, plan) / stack.unit, 1.0)
+    terms = (stack.supply > 0.0).sum((1, 2)) * stack.open.sum(1) + 3 * stack.open.sum(1)
+    return first / terms, gap / terms
 
 
 def warmed(stack: RelaxedProblems) -> tuple[RelaxedProblems, Path]:

@@ -68,14 +68,17 @@ def case_bounds(stack: RelaxedProblems, cases: list[Case], cuts: Cuts, *, enough
     known: dict[tuple[int, ...], Floats] = {(): cut_values(cuts, knots) + worth}
     mass = float(stack.mass[0])
     bounds, weakest = np.empty(len(cases)), np.empty(len(cases))
+    first = np.searchsorted(knots, lows - 1e-15)
     for k, case in enumerate(cases):
+        gain = floor_gain(cuts, case.least / mass, closed=case.closed)[:, None]
         for closed in _growing(case.closed):
             if closed not in known:
                 known[closed] = cut_values(cuts, knots, closed=closed) + worth
-            values = known[closed] + floor_gain(cuts, case.least / mass, closed=case.closed)[:, None]
+            values = known[closed][:, first[k] :] + gain
             lower = np.append(np.minimum(values[:, :-1], values[:, 1:]).max(0), values[:, -1].max())
-            g = int(np.where(knots >= lows[k] - 1e-15, lower, np.inf).argmin())
-            bounds[k], weakest[k] = lower[g] * unit, 0.5 * (knots[g] + knots[min(g + 1, len(knots) - 1)])
+            g = int(lower.argmin())
+            lower, g = lower[g], g + first[k]
+            bounds[k], weakest[k] = lower * unit, 0.5 * (knots[g] + knots[min(g + 1, len(knots) - 1)])
             if bounds[k] >= enough:
                 break
     return bounds, weakest

@@ -19,6 +19,7 @@ from fedfleet.shuffle.rounding import largest_remainder, rounded
 from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.whole_plans import (
     DESCENT,
+    GAP,
     WholePlan,
     batch_of,
     best_whole,
@@ -71,7 +72,9 @@ def solve(problem: Problem, *, quick: bool = False) -> Solution:
             whole = WholePlan(simple[values.argmin()], float(values.min()), None)
         whole = _improved(problem, relaxed.stack, whole, relaxed.objective)
     else:
-        whole = improve_and_bound(problem, relaxed, from_simple(problem, whole))
+        if whole.objective * (1.0 - GAP) > (relaxed.bound or 0.0):
+            whole = from_simple(problem, whole)
+        whole = improve_and_bound(problem, relaxed, whole)
     plan = whole.plan.transpose(1, 0, 2)
     bound = relaxed.bound
     return Solution(plan, score(problem, plan), relaxed.objective, bound, whole.bound, relaxed.plan)

@@ -23,6 +23,7 @@ from fedfleet.shuffle.relaxed_problems import RelaxedProblems
 from fedfleet.shuffle.rounding import largest_remainder, rounded
 from fedfleet.shuffle.simple_plans import starts
 
+GAP = 5e-3  # between plan and bound, at which the search ends
 _GAP = 1e-3  # of the relaxed problems met on the way
 _ROUNDS = 7
 _PER_ROUND = 6
@@ -30,8 +31,8 @@ _KICKS = 16
 # Work is counted, in entries of the tables that a descent looks at (about 10 ns each), since a clock would make plans differ.
 _HEAT, DESCENT = 2e6, 6e6  # of one descent, while others may still win and afterwards
 _WORK = 3e7  # of descents from cases, after which no more are tried
-_PATHS = 5e7  # of paths, after which no further round begins
-_SHAKING, _SHAKEN = 2e7, 1e6  # of all shakes, and of one descent from a shaken plan
+_PATHS = 4e7  # of paths, after which no further round begins
+_SHAKING, _SHAKEN = 4e7, 2e6  # of all shakes, and of one descent from a shaken plan
 _LARGE_DEVICES, _LARGE_SAMPLES, _PATIENCE = 7, 3000, 4.0
 
 
@@ -103,7 +104,7 @@ def patience(plan: Ints) -> float:
     return _PATIENCE if plan.shape[1] >= _LARGE_DEVICES or plan.sum() > _LARGE_SAMPLES else 1.0
 
 
-def improve_and_bound(problem: Problem, relaxed: Relaxed, found: WholePlan, *, gap: float = 5e-3) -> WholePlan:
+def improve_and_bound(problem: Problem, relaxed: Relaxed, found: WholePlan, *, gap: float = GAP) -> WholePlan:
     """Solve the weakest cases first, rounding each, until the bound is within `gap` of the best plan or the work is done."""
     stack, cases = relaxed.stack, all_cases(problem)
     now = _Search(relaxed.cuts, found, frozenset(), 0.0, 0.0)
