@@ -3,7 +3,6 @@
 import functools
 import json
 import multiprocessing
-import re
 import shutil
 import sys
 import textwrap
@@ -15,60 +14,17 @@ import torch
 
 import fedfleet as ff
 from fedfleet.app.assemble import assemble
-from fedfleet.app.runs import opened, perform
+from fedfleet.app.runs import opened
 from fedfleet.app.runs.own import Given, is_own, reopened
 from fedfleet.app.runs.replay import replay_run
-from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import TasksSent
 from fedfleet.engine.replay import replay as follow
-from tests.app.runs.owned import SPEC, Net, blobs, breaks, focal, row, share_right, smooth
-from tests.app.runs.tampering import reseal
+from tests.app.runs.owned import Net, blobs, breaks, focal, row, share_right, smooth
+from tests.app.runs.owning import believes, spec_for, trust_of, unfinished
 from tests.app.specs import refused
 
 EXECUTORS = ("inline", "stacked")
-
-
-def spec_for(execute="inline", **more):
-    return {**SPEC, **more, "run": {**SPEC["run"], "execute": execute}}
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """A finished run of PyTorch's own layers; leave its folder as it is."""
-    out = tmp_path_factory.mktemp("plain") / "run"
-    return ff.run(spec_for(), model=row(), data=blobs(owners=True), out=out)
-
-
-@pytest.fixture(scope="module")
-def coded(tmp_path_factory):
-    """A finished run of a class, with a loss and a metric that are code as well; leave its folder as it is."""
-    out = tmp_path_factory.mktemp("coded") / "run"
-    return ff.run(spec_for(), model=Net, data=blobs(), loss=focal, metrics={"right": share_right}, out=out)
-
-
-def trust_of(out):
-    """The hash that the refusal prints."""
-    found = replay_run(out)
-    assert "models" in found["not_verified"] and "picks" in found["verified"]
-    assert "not run unless you trust it" in found["because"]
-    return re.search(r"--trust-code ([0-9a-f]{64})", found["because"])[1]
-
-
-def believes(answer, *words):
-    """A replay that went as far as it can without the model, and says so."""
-    code, printed, _ = answer
-    found = json.loads(printed)
-    assert code == 0 and "models" in found["not_verified"] and "decisions" in found["verified"]
-    assert all(word in found["because"] for word in words), found["because"]
-
-
-def unfinished(done, folder):
-    """A copy of a run's folder that looks as if the run had been killed after its last checkpoint."""
-    shutil.copytree(done.out, folder)
-    for name in ("metrics.json", "model.safetensors", "report.html", "seal.json"):
-        (folder / name).unlink()
-    return folder
 
 
 def test_a_folder_changes_nothing_and_holds_everything(plain, coded):
@@ -307,113 +263,6 @@ def test_a_module_of_that_name_with_other_code_is_not_taken(tmp_path, monkeypatc
     (shelf / "shifty_module.py").write_text("raise SystemExit('executed')\n")
     assert replay_run(done.out, trust=trust_of(done.out))["ok"]
     assert "shifty_module" not in sys.modules
-
-
-def spoilt(path):
-    """One bit in the middle of a file, turned."""
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 4
-    path.write_bytes(data)
-
-
-@pytest.mark.parametrize("name", ["own.json", "weights.safetensors", "labels.safetensors", "data.safetensors", "code"])
-@pytest.mark.parametrize("how", ["spoilt", "gone"])
-def test_changed_files_are_found_before_they_are_used(coded, tmp_path, name, how):
-    folder, trust = unfinished(coded, tmp_path / "run"), trust_of(coded.out)
-    path = folder / "own" / name
-    path = next(path.glob("*.py")) if name == "code" else path
-    spoilt(path) if how == "spoilt" else path.unlink()
-    says = "is missing after the run began" if how == "gone" else "was changed after the run began"
-    for act in (
-        lambda: replay_run(folder),
-        lambda: replay_run(folder, trust=trust),
-        lambda: perform(load_spec(folder / "spec.toml"), folder, resume=True, trust=trust),
-    ):
-        with pytest.raises((RunFailed, BadInput), match=says):
-            act()
-
-
-def test_a_description_that_was_exchanged_with_its_seal_does_not_replay(plain, tmp_path):
-    """Someone who writes another layer and reseals own.json is found out by training again."""
-    from fedfleet.app.runs.code import sha256
-
-    folder = shutil.copytree(plain.out, tmp_path / "run")
-    path = folder / "own/own.json"
-    whole = json.loads(path.read_text())
-    whole["own"]["model"]["layers"]["layers"][1][1] = {"use": "Tanh"}
-    whole["sha256"] = sha256(json.dumps(whole["own"], sort_keys=True))
-    path.write_text(json.dumps(whole))
-    with pytest.raises(RunFailed, match=r"own/own\.json was changed after it was sealed"):
-        replay_run(folder)
-    reseal(folder)
-    with pytest.raises(RunFailed, match="of the journal lies"):
-        replay_run(folder)
-
-
-def negative(own, arrays):
-    arrays["y"][3] = -1
-
-
-def high(own, arrays):
-    arrays["y"][3] = 7
-
-
-def short(own, arrays):
-    arrays["owner"] = arrays["owner"][:-1]
-
-
-def huge(own, arrays):
-    own["arrays"]["x"][0], own["data"] = [200, 1 << 62], "hand"
-
-
-def none(own, arrays):
-    own["arrays"].pop("x")
-
-
-def many(own, arrays):
-    own["classes"] = 1 << 60
-
-
-@pytest.mark.parametrize("forge", [negative, high, short, huge, none, many])
-def test_nonsense_that_was_sealed_again_is_one_sentence(plain, tmp_path, forge):
-    """Someone who recomputes every hash, the spec's as well, still gets no traceback and no memory."""
-    from fedfleet.app.runs.code import sha256
-    from fedfleet.app.runs.own_folder import content_of, hashes_of
-    from fedfleet.runtime.files import load_tree, save_tree
-
-    folder = shutil.copytree(plain.out, tmp_path / "run")
-    own = json.loads((folder / "own/own.json").read_text())["own"]
-    arrays, _ = load_tree(folder / "own/labels.safetensors")
-    forge(own, arrays)
-    save_tree(folder / "own/labels.safetensors", arrays)
-    for name, found in hashes_of(arrays).items():
-        own["arrays"][name] = [list(arrays[name].shape), found]
-    seal = {"sha256": sha256(json.dumps(own, sort_keys=True)), "own": own}
-    (folder / "own/own.json").write_text(json.dumps(seal))
-    content = content_of({n: h for n, (_, h) in own["arrays"].items()}, own["classes"], own["weights"])
-    old = load_spec(folder / "spec.toml").task["content"]
-    (folder / "spec.toml").write_text((folder / "spec.toml").read_text().replace(old, content))
-    reseal(folder)
-    with pytest.raises(RunFailed, match="is not what the run was begun with"):
-        replay_run(folder)
-
-
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b"null", b'{"sha256": "", "own": {}}', b"\xff", b"[" * 100_000])
-def test_a_manifest_that_is_none_is_refused_in_one_sentence(plain, tmp_path, body):
-    folder = shutil.copytree(plain.out, tmp_path / "run")
-    (folder / "own/own.json").write_bytes(body)
-    reseal(folder)
-    with pytest.raises(RunFailed, match=r"own\.json is missing or is not what"):
-        replay_run(folder)
-
-
-def test_the_own_folder_of_another_run_is_refused(plain, coded, tmp_path):
-    folder = shutil.copytree(plain.out, tmp_path / "run")
-    shutil.rmtree(folder / "own")
-    shutil.copytree(coded.out / "own", folder / "own")
-    reseal(folder)
-    with pytest.raises(BadInput, match="belongs to another run"):
-        replay_run(folder)
 
 
 def test_a_metric_that_fails_loses_nothing():

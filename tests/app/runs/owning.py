@@ -1,0 +1,36 @@
+"""Runs of an own model: their spec, how far a replay goes without trust, and folders that look killed."""
+
+import json
+import re
+import shutil
+
+from fedfleet.app.runs.replay import replay_run
+from tests.app.runs.owned import SPEC
+
+
+def spec_for(execute="inline", **more):
+    return {**SPEC, **more, "run": {**SPEC["run"], "execute": execute}}
+
+
+def trust_of(out):
+    """The hash that the refusal prints."""
+    found = replay_run(out)
+    assert "models" in found["not_verified"] and "picks" in found["verified"]
+    assert "not run unless you trust it" in found["because"]
+    return re.search(r"--trust-code ([0-9a-f]{64})", found["because"])[1]
+
+
+def believes(answer, *words):
+    """A replay that went as far as it can without the model, and says so."""
+    code, printed, _ = answer
+    found = json.loads(printed)
+    assert code == 0 and "models" in found["not_verified"] and "decisions" in found["verified"]
+    assert all(word in found["because"] for word in words), found["because"]
+
+
+def unfinished(done, folder):
+    """A copy of a run's folder that looks as if the run had been killed after its last checkpoint."""
+    shutil.copytree(done.out, folder)
+    for name in ("metrics.json", "model.safetensors", "report.html", "seal.json"):
+        (folder / name).unlink()
+    return folder
