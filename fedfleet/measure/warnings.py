@@ -88,9 +88,10 @@ def _of_learning(log: Sequence[Event], chance: float | None) -> list[str]:
         guess = chance + _DEVIATIONS * math.sqrt(chance * (1.0 - chance) / total)
         if max(last, mean) <= guess:
             fell = f", although it had reached {100 * best:.1f} %" if best > guess else ""
+            how = "no" if last <= chance else "not clearly"  # few samples cannot tell a small lead from luck
             return [
-                f"the model is no better than chance: it ended at an accuracy of {100 * last:.1f} %{fell}, and always saying the "
-                f"most frequent label scores {100 * chance:.1f} % on the same {total:,} test samples; {cause}"
+                f"the model is {how} better than chance: it ended at an accuracy of {100 * last:.1f} %{fell}, and always saying "
+                f"the most frequent label scores {100 * chance:.1f} % on the same {total:,} test samples; {cause}"
             ]
     if max(best, mean) < start + _LEARNT:
         return [

@@ -72,8 +72,8 @@ def test_an_accuracy_that_rose_to_no_more_than_chance_is_no_success():
     assert warnings(log) == []
     (said,) = warnings(log, 0.11)
     assert said.startswith(
-        "the model is no better than chance: it ended at an accuracy of 12.0 %, and always saying the most frequent label scores "
-        "11.0 % on the same 1,000 test samples"
+        "the model is not clearly better than chance: it ended at an accuracy of 12.0 %, and always saying the most frequent "
+        "label scores 11.0 % on the same 1,000 test samples"
     )
 
 
@@ -112,3 +112,9 @@ def test_a_run_that_ended_before_its_first_round_says_what_it_waited_for():
 def test_a_run_that_still_goes_on_or_was_good_from_the_start_is_not_accused():
     assert warnings([evaluated(0, 10)]) == []
     assert warnings([evaluated(0, 99), evaluated(0, 99), RunEnded(0.0, "target_accuracy")]) == []
+
+
+def test_a_lead_over_chance_that_few_samples_cannot_tell_is_said_as_such():
+    log = [evaluated(0, 2, 20), committed(1), evaluated(1, 13, 20)]
+    (said,) = warnings(log, chance=0.5)
+    assert said.startswith("the model is not clearly better than chance: it ended at an accuracy of 65.0 %")
