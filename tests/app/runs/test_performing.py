@@ -1,16 +1,21 @@
 """Runs in folders: they repeat, they resume to the same end, and they say how they were computed."""
 
+import shutil
 import tomllib
 
 import pytest
 
 from fedfleet.app.api import run
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.checkpoints import restore
 from fedfleet.runtime.simulate import simulate
+from tests.app.runs.flipping import killed_run
+from tests.app.runs.tampering import SPEC as SHORT
+from tests.app.runs.tampering import sql
 from tests.app.specs import TINY
 from tests.app.users import SPEC, Watched, alphas_of, spec_with
 from tests.runtime.test_checkpoints import Every
@@ -118,3 +123,44 @@ def test_what_the_executor_notes_is_said_and_kept(tmp_path, capsys, monkeypatch)
     done = perform(resolve(tomllib.loads(TINY)), tmp_path / "out")
     assert capsys.readouterr().err == "fedfleet: a note\n"
     assert journals.remarks_of(done.out / "run.db") == ["a note", "a remark"]
+
+
+LOSSES = {**SHORT, "stop": {"rounds": 30}}
+
+
+def flipped(path):
+    data = bytearray(path.read_bytes())
+    data[-3] ^= 16
+    path.write_bytes(data)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DAMAGES = {
+    "a bit of the newest checkpoint": lambda folder: flipped(max(folder.glob("checkpoint-*"))),
+    "a bit of every checkpoint": lambda folder: [flipped(p) for p in folder.glob("checkpoint-*")],
+    "the log cut off": lambda folder: cut(folder / "run.db-wal"),
+    "the log lost": lambda folder: (folder / "run.db-wal").unlink(),
+    "a row changed": sql("UPDATE events SET a = a + 1 WHERE kind = 4"),
+    "rows gone": sql("DELETE FROM events WHERE seq > 20"),
+    "a checkpoint of another run": lambda folder: shutil.copy(folder.parent / "other" / "newest", max(folder.glob("checkpoint-*"))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_said_and_a_resumed_run_goes_on_from_before_it(damage, tmp_path, capsys):
+    straight = perform(resolve(LOSSES), tmp_path / "straight")
+    other = killed_run({**LOSSES, "seed": 9}, tmp_path / "other", 5)
+    shutil.copy(max(other.glob("checkpoint-*")), other / "newest")
+    folder = killed_run(LOSSES, tmp_path / "out", 5)
+    DAMAGES[damage](folder)
+    again = perform(resolve(LOSSES), folder, resume=True)
+    assert again.metrics["digest"] == straight.metrics["digest"]
+    assert (folder / "model.safetensors").read_bytes() == (tmp_path / "straight/model.safetensors").read_bytes()
+    said = capsys.readouterr().err
+    if damage != "the log lost":  # then nobody can know that there was more
+        assert "the run goes on from" in said
+        assert any("the run goes on from" in remark for remark in journals.remarks_of(folder / "run.db"))
+    assert replay_run(folder)["ok"]
