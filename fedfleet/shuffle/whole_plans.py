@@ -31,7 +31,7 @@ _KICKS = 16
 # Work is counted, in entries of the tables that a descent looks at (about 10 ns each), since a clock would make plans differ.
 _HEAT, DESCENT = 2e6, 6e6  # of one descent, while others may still win and afterwards
 _WORK = 3e7  # of descents from cases, after which no more are tried
-_PATHS = 4e7  # of paths, after which no further round begins
+_PATHS = 4.2e7  # of paths, after which no further round begins
 _SHAKING, _SHAKEN = 4e7, 2e6  # of all shakes, and of one descent from a shaken plan
 _LARGE_DEVICES, _LARGE_SAMPLES, _PATIENCE = 7, 3000, 4.0
 
@@ -155,7 +155,7 @@ def _round(
             new = best_whole(problem, path.plan * copies.mass[:, None, None, None])
             best = new if new.objective < now.found.objective else now.found
             now = replace(now, found=best, tried=now.tried + new.work)
-    if stale:
+    if stale and now.work < _PATHS * patience(now.found.plan):
         copies = restricted(stack, [cases[k] for k in stale], pinned=weakest[stale])
         path = follow(copies, gap=_GAP)
         now = replace(now, cuts=joined(now.cuts, cuts_of(copies, path)), work=now.work + path.work)
