@@ -11,7 +11,7 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import ReportsGathered
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Rejected, ServerState
-from fedfleet.runtime.files import load_tree, save_tree
+from fedfleet.runtime.files import Damaged, load_tree, save_tree
 
 _AGGREGATE, _STATS = "aggregate/", "stats/"  # how the arrays of a kept gathering are named
 
@@ -36,7 +36,7 @@ def load_aggregate(plan: Plan, folder: Path, server: ServerState, number: int, n
             for prefix in (_AGGREGATE, _STATS)
         )
         sums = folding.load(plan.algorithm.fold, server, tree) if len(tasks) else None
-    except (ValueError, KeyError, TypeError, IndexError) as wrong:
+    except (Damaged, ValueError, KeyError, TypeError, IndexError) as wrong:
         raise RunFailed(f"the kept aggregate {number} is missing or damaged: {wrong}") from None
     return ReportsGathered(now, sums, tasks, stats, rejected)
 

@@ -164,10 +164,7 @@ class Log(NamedTuple):
 
 
 def _read(rows: Sequence[Numbered]) -> Log:
-    try:
-        pairs = list(decode_numbered(rows))
-    except ValueError as wrong:
-        raise RunFailed(f"the journal lies: {wrong}") from None
+    pairs = list(decode_numbered(rows))
     return Log([number for number, _ in pairs], [event for _, event in pairs])
 
 

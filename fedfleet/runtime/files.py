@@ -19,7 +19,7 @@ from fedfleet.core.trees import Array, Tree, content_hash
 _CHUNK = 1 << 20
 
 
-class Damaged(ValueError):
+class Damaged(RunFailed):
     """A file that is not what was written."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+import struct
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, TaskArrived
 from fedfleet.runtime.chain import Chain, Checked, check
-from fedfleet.runtime.rows import COLUMNS, Kind, Row, Values, decode, digested, encode, encode_arrival
+from fedfleet.runtime.rows import COLUMNS, Kind, Row, Unreadable, Values, decode, digested, encode, encode_arrival
 
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
 _FORMAT = 3
@@ -320,8 +321,11 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
 def digest_of(path: Path) -> str:
     """The digest of a stored journal."""
     h = hashlib.sha256()
-    for row in rows_of(path):
-        h.update(digested(row))
+    try:
+        for row in rows_of(path):
+            h.update(digested(row))
+    except (struct.error, TypeError, AttributeError) as wrong:
+        raise Unreadable(f"{path} holds a row that no run writes ({wrong})") from wrong
     return h.hexdigest()
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, Probed, ReportsGathered
 from fedfleet.core.records import Rejected
-from fedfleet.runtime.rows import COLUMNS, Kind, Row, Values, decode, described, encode
+from fedfleet.runtime.rows import COLUMNS, Kind, Row, Unreadable, Values, decode, described, encode
 
 Numbered = tuple[int, Values]
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Record:
         try:
             fact = next(iter(decode([row])))
             int(row[5])
-        except (ValueError, TypeError, KeyError, IndexError) as wrong:
+        except (Unreadable, ValueError, TypeError) as wrong:
             raise Lie(self.rows[self.at][0], f"it cannot be read ({wrong})") from None
         assert isinstance(fact, event)
         return fact, row

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, assert_never
 
 import numpy as np
 
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
@@ -53,6 +54,10 @@ class Row(NamedTuple):
 
 # The same as a plain tuple: the rows of which there are millions are stored so, since named ones cost the store a quarter.
 Values = tuple[float, int, int, int, int, int, float | None, float | None, str | None, str | None]
+
+
+class Unreadable(RunFailed):
+    """A row that no run writes; the sentence names it."""
 
 
 class Kind:
@@ -224,7 +229,7 @@ def decode(rows: Iterable[Values]) -> Iterator[Event]:
 
 
 def decode_numbered(rows: Iterable[tuple[int, Values]]) -> Iterator[tuple[int, Event]]:
-    """Events from numbered rows, each with the number of its first row; a row that no run writes is a ValueError that names it."""
+    """Events from numbered rows, each with the number of its first row; a row that no run writes is `Unreadable`."""
 
     def together(pair: tuple[int, Row]) -> tuple[Any, ...]:
         row = pair[1]
@@ -247,7 +252,7 @@ def _readable(number: int) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as wrong:
-        raise ValueError(f"row {number} holds what no run writes ({wrong})") from wrong
+        raise Unreadable(f"row {number} of the journal holds what no run writes ({wrong})") from wrong
 
 
 def _decode_dropped(gone: list[Row]) -> TasksDropped:

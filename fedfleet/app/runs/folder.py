@@ -182,7 +182,10 @@ def opened(out: Path) -> tuple[Spec, list[Event], bool]:
     """The spec of a run folder, its events so far, and whether the run has ended."""
     if not out.is_dir():
         raise BadInput(f"there is no run folder {out}")
-    events = list(journals.read(out / "run.db"))
+    events, seal = list(journals.read(out / "run.db")), read_seal(out)
+    odd = None if seal is None else changed(out, seal, ("spec.toml", "run.db"))
+    if odd is not None:
+        raise RunFailed(f"{out}: {odd}; fedfleet replay {out} says more")
     return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
 
 

@@ -25,7 +25,7 @@ from safetensors.numpy import load_file
 from fedfleet.app.runs.code import Entry, sha256
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.trees import Array, Tree, content_hash
-from fedfleet.runtime.files import load_tree, save_tree, write_whole
+from fedfleet.runtime.files import Damaged, load_tree, save_tree, write_whole
 
 FOLDER = "own"
 _MANIFEST_BYTES, _SOURCE_BYTES = 4 << 20, 16 << 20  # larger ones are nobody's
@@ -224,7 +224,7 @@ def laid_out(data: Any) -> Tree:
 def _tree(path: Path) -> Tree:
     try:
         return load_tree(path)[0]
-    except (OSError, SafetensorError, ValueError):
+    except (OSError, SafetensorError, ValueError, Damaged):
         raise _changed(path) from None
 
 

@@ -10,10 +10,9 @@ from fedfleet.app.assemble import Setup, assemble, chance_of, executing
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
 from fedfleet.app.runs.folder import measured, own_measures
 from fedfleet.app.runs.own import Given, reopened
-from fedfleet.app.runs.sealed import RunRecord, check_chain, check_files, open_record, stored_model
+from fedfleet.app.runs.sealed import RunRecord, check_chain, check_files, check_model, open_record
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import ModelCommitted, RunBegan
 from fedfleet.core.trees import Tree, content_hash
 from fedfleet.runtime.audit import Audit, decide_again, follow_served, run_again
 from fedfleet.runtime.rows import decode
@@ -87,12 +86,9 @@ def _check_ending(run: RunRecord, setup: Setup, params: Tree | None) -> None:
     if run.seal is None:
         return
     events = list(decode(row for _, row in run.rows))
-    names = [str(e.model_hash) for e in events if isinstance(e, ModelCommitted | RunBegan)]
-    stored = stored_model(run.folder)
-    if stored != names[-1] or (params is not None and stored != content_hash(params)):
-        raise RunFailed(
-            f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
-        )
+    stored = check_model(run, events)
+    if params is not None and stored != content_hash(params):
+        raise RunFailed(f"{run.folder}/model.safetensors is not the model that training again leads to")
     _check_metrics(run.folder, measured(setup.spec, events, run.held.digest, chance_of(setup.task)))
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.events import Event, ModelCommitted, RunBegan
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.chain import Checked
@@ -66,6 +68,17 @@ def check_files(run: RunRecord) -> None:
     wrong = begun_otherwise(run.folder, journals.identity_of(run.folder / "run.db"))
     if wrong is not None:
         raise RunFailed(f"{run.folder}: {wrong}")
+
+
+def check_model(run: RunRecord, events: Iterable[Event]) -> str:
+    """The content hash of the stored model, which must be the last one of the journal."""
+    names = [str(e.model_hash) for e in events if isinstance(e, ModelCommitted | RunBegan)]
+    found = stored_model(run.folder)
+    if not names or found != names[-1]:
+        raise RunFailed(
+            f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
+        )
+    return found
 
 
 def stored_model(folder: Path) -> str:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.runs.sealed import check_chain, check_files, open_record, stored_model
+from fedfleet.app.runs.sealed import check_chain, check_files, check_model, open_record
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.events import ModelCommitted, RunBegan
 from fedfleet.runtime.rows import decode
 from fedfleet.runtime.signing import fingerprint, signer_of
 
@@ -23,11 +22,7 @@ def verify_run(folder: Path, signer: Path | None = None) -> dict[str, Any]:
         _check_signer(folder, signer, signed_by)
     verified = ["journal", "spec.toml", "executor.json"]
     if seal is not None:
-        names = [
-            str(e.model_hash) for e in decode(row for _, row in run.rows) if isinstance(e, ModelCommitted | RunBegan)
-        ]
-        if stored_model(folder) != names[-1]:
-            raise RunFailed(f"{folder}/model.safetensors is not the last model of the journal")
+        check_model(run, decode(row for _, row in run.rows))
         verified = ["journal", *(name for name in sorted(seal.files) if name != "run.db")]
     return {
         "sealed": seal is not None,

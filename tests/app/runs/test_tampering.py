@@ -6,6 +6,8 @@ import struct
 
 import pytest
 
+import fedfleet
+from fedfleet.app.pages.report import report_run
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.runs.verify import verify_run
@@ -82,3 +84,19 @@ def test_flipped_bits_of_a_finished_run_are_found(honest, tmp_path, seed):
     folder, draw = shutil.copytree(honest, tmp_path / "out"), random.Random(seed)
     flip(folder / draw.choice(sealed_files(folder)), draw)
     refuses(lambda f: replay_run(f, quick=True), folder)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_whoever_only_looks_at_a_forged_run_sees_it_or_one_sentence(honest, tmp_path, lie):
+    """Verify, report and load run nothing again, so that a forger who seals anew can fool them; a traceback he never gets."""
+    folder = tampered(
+        honest, tmp_path / "out", LIES[lie], sealed=lie not in ("no time", "words for a number", "bytes for a text")
+    )
+    for look in (verify_run, report_run, fedfleet.load):
+        try:
+            look(folder)
+        except FedFleetError as wrong:
+            said = str(wrong)
+        else:
+            said = ""
+        assert "\n" not in said

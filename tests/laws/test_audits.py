@@ -1,0 +1,60 @@
+"""Every registered algorithm, policy, selector and edge, on both executors: its run is sealed, audited, quickly audited, resumed.
+
+What is registered later is walked too; whatever cannot be told without training must be listed as believed.
+"""
+
+import itertools
+
+import pytest
+
+from fedfleet.app.runs import perform
+from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.runs.verify import verify_run
+from fedfleet.app.spec import resolve
+from fedfleet.core.registry import names
+from tests.app.runs.flipping import killed_run
+
+BASE = {
+    "seed": 4,
+    "task": "digits_logreg",
+    "world": {"clients": 12, "devices": "spread", "states": {"use": "daily", "sessions": 24, "ready": 0.7}, "model_bytes": 1e7},
+    "stop": {"rounds": 6},
+    "run": {"checkpoint_every": 1},
+}  # fmt: skip
+# Of parts with required parameters, what to give them.
+POLICIES = {"overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}}, "deadline": {"seconds": 60.0}}
+
+
+def paced(name):
+    return {"use": name, **({} if name == "overcommit" else {"cohort": 4}), **POLICIES.get(name, {})}
+
+
+def cases():
+    """Algorithms times policies, then selectors and edges beside the plain method; each on every executor that trains here."""
+    found = {
+        f"{a} {p}": {"algorithm": a, "pace": paced(p)}
+        for a, p in itertools.product(names("algorithms"), names("policies"))
+    }
+    found |= {f"fedavg {s}": {"choose": s, "pace": paced("deadline")} for s in names("selectors")}
+    for edge in names("edges"):
+        found[f"edge {edge}"] = {"edge": edge, "pace": {"use": "readiness", "cohort": 2, "ready_share": 0.5}}
+    return [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
+
+
+CASES = cases()
+
+
+@pytest.mark.parametrize(("name", "more", "execute"), CASES, ids=[c[0] for c in CASES])
+def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_path):
+    world = {**BASE["world"], **({"users": {"use": "households"}} if "edge" in more else {})}
+    spec = {**BASE, **more, "world": world, "run": {**BASE["run"], "execute": execute}}
+    straight = perform(resolve(spec), tmp_path / "straight")
+    assert straight.metrics["commits"], "a run without a model proves nothing"
+    found = replay_run(straight.out)
+    assert found["not_verified"] == ["wall_seconds", "remarks", "checkpoints"]
+    quick = replay_run(straight.out, quick=True)
+    assert quick["digest"] == straight.metrics["digest"] and {"models", "scores"} <= set(quick["not_verified"])
+    assert verify_run(straight.out)["sealed"]
+    if execute == "inline":  # stacked forms are chosen by measuring, and may differ between two runs
+        killed_run(spec, tmp_path / "killed", 1)
+        assert perform(resolve(spec), tmp_path / "killed", resume=True).metrics["digest"] == found["digest"]
