@@ -14,6 +14,8 @@ from fedfleet.core.labels import RunFacts
 from fedfleet.core.limits import SMALLEST
 from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
 from fedfleet.core.registry import builder, parameters
+from fedfleet.learn.compose import method
+from fedfleet.learn.features import featured
 from fedfleet.world.devices import DeviceRecipe
 
 Table = dict[str, Any]
@@ -29,9 +31,15 @@ def resolve_part(kind: str, table: Mapping[str, Any], where: str, default: str |
     name = table.get("use", default)
     if not isinstance(name, str):
         raise BadInput(f'{where}: say which part to use with use = "NAME"')
-    build = builder(kind, name, f"{where}.use")
+    build = builder_of(kind, name, f"{where}.use")
     rest = {k: v for k, v in table.items() if k != "use"}
     return {"use": name, **check_table(build, rest, where, also=("use",))}
+
+
+def builder_of(kind: str, name: str, where: str = "") -> Callable[..., Any]:
+    """The builder that a spec's table of this kind is checked against: an algorithm's takes what may be put around any too."""
+    build = builder(kind, name, where)
+    return method(featured, build) if kind == "algorithms" else build
 
 
 def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] | None = None) -> Any:
@@ -39,7 +47,7 @@ def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] |
 
     `provide` holds, by type, arguments that a spec cannot express, for example a function that scores states.
     """
-    build = builder(kind, table["use"])
+    build = builder_of(kind, table["use"])
     hints = parameters(build)
     brought = {
         name: provide[hint] for name, (hint, _) in hints.items() if provide and not sayable(hint) and hint in provide
