@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.peers.work import CHECKED, State, intervals, read_work, wait, write_result
+from benchmarks.peers.work import CHECKED, State, Work, intervals, read_work, wait, write_result
 
 
 class Scored(torch.nn.Module):
@@ -43,6 +43,32 @@ class Scored(torch.nn.Module):
         return {"loss": Weighted(float(self.loss(x, y)) * len(y), len(y))}
 
 
+def method_of(name: str, work: Work) -> tuple[Any, Any]:
+    """Its algorithm of this name with its parameters; SCAFFOLD keeps what users remember in memory, its fastest way."""
+    from pfl.algorithm.base import NNAlgorithmParams
+    from pfl.algorithm.federated_averaging import FederatedAveraging
+    from pfl.algorithm.fedprox import FedProx, FedProxParams
+    from pfl.algorithm.scaffold import SCAFFOLD, SCAFFOLDParams
+    from pfl.data.user_state import InMemoryUserStateStorage
+
+    usual: dict[str, Any] = {
+        "central_num_iterations": work.warm + work.rounds,
+        "evaluation_frequency": 10**9,
+        "train_cohort_size": work.cohort,
+        "val_cohort_size": 0,
+    }
+    match name:
+        case "fedavg":
+            return FederatedAveraging(), NNAlgorithmParams(**usual)
+        case "fedprox":
+            return FedProx(), FedProxParams(**usual, mu=0.1)
+        case "scaffold":
+            kept = {"user_state_storage": InMemoryUserStateStorage(), "population": work.cohort}
+            return SCAFFOLD(), SCAFFOLDParams(**usual, use_gradient_as_control_variate=False, **kept)
+        case _:
+            raise SystemExit(f"pfl has no {name}")
+
+
 def main(folder: Path, out: Path, asked: dict[str, Any]) -> None:
     """All rounds in one run of pfl's algorithm; a callback looks at the clock after each."""
     work, net, x, y = read_work(folder)
@@ -51,8 +77,6 @@ def main(folder: Path, out: Path, asked: dict[str, Any]) -> None:
     torch.set_num_threads(asked["threads"])
 
     from pfl.aggregate.simulate import SimulatedBackend
-    from pfl.algorithm.base import NNAlgorithmParams
-    from pfl.algorithm.federated_averaging import FederatedAveraging
     from pfl.callback.base import TrainingProcessCallback
     from pfl.data.federated_dataset import FederatedDataset
     from pfl.data.pytorch import PyTorchTensorDataset
@@ -84,13 +108,9 @@ def main(folder: Path, out: Path, asked: dict[str, Any]) -> None:
     data = FederatedDataset(lambda i: users[i], get_user_sampler("minimize_reuse", range(work.cohort)))
     scored = Scored(net).to(device)
     model = PyTorchModel(scored, torch.optim.SGD, torch.optim.SGD(scored.parameters(), lr=1.0))
-    FederatedAveraging().run(
-        NNAlgorithmParams(
-            central_num_iterations=work.warm + work.rounds,
-            evaluation_frequency=10**9,
-            train_cohort_size=work.cohort,
-            val_cohort_size=0,
-        ),
+    method, params = method_of(asked.get("method", "fedavg"), work)
+    method.run(
+        params,
         SimulatedBackend(data, data),
         model,
         NNTrainHyperParams(local_num_epochs=1, local_learning_rate=work.lr, local_batch_size=work.batch),
