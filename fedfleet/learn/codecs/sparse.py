@@ -55,7 +55,7 @@ def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
         for number, (name, value) in enumerate(stack.items()):
             flat = flattened(value)
             _, kept = _taken(flat, _drawn(where, number, flat.shape[1], share))
-            found[name] = kept * scale(flat.shape[1])
+            found[name] = _spoilt(kept * scale(flat.shape[1]), flat)
         return found
 
     def expand(stack: Stack, like: Tree) -> Stack:
@@ -69,7 +69,7 @@ def randomk(*, share: Share = 0.05, unbiased: bool = False) -> Codec:
         found: dict[str, Any] = {}
         for number, (name, value) in enumerate(stack.items()):
             size = math.prod(value.shape[1:])
-            found[name] = _only(value, _drawn(where, number, size, share), scale(size))
+            found[name] = _only(_spoilt(value * scale(size), value), _drawn(where, number, size, share))
         return found
 
     def scale(size: int) -> float:
@@ -142,10 +142,15 @@ def _put(values: Any, at: Any, shape: tuple[int, ...]) -> Any:
     return found.scatter_(1, at.long(), values).reshape(len(values), *shape)
 
 
-def _only(value: Any, mask: Any, scale: float = 1.0) -> Any:
+def _only(value: Any, mask: Any) -> Any:
     """The numbers that the mask names, zeros elsewhere."""
-    kept = value if scale == 1.0 else value * scale
-    return kept.where(mask.reshape(value.shape), value.new_zeros(()))
+    return value.where(mask.reshape(value.shape), value.new_zeros(()))
+
+
+def _spoilt(kept: Any, whole: Any) -> Any:
+    """A client with a number that is not finite sends nothing that is: else chance might leave out what makes it refused."""
+    fine = flattened(whole).isfinite().all(1).reshape(-1, *(1,) * (kept.dim() - 1))
+    return kept.where(fine, kept.new_full((), math.nan))
 
 
 def _all_of_it(tree: Tree) -> Tree:
