@@ -28,7 +28,8 @@ def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, sampl
         settings = settings_at(asked, i)
         offer, local = algorithm.offer(server, client, settings), algorithm.local(client, settings)
         chain = local if isinstance(local, LocalPass) else None
-        mark = (id(offer.params), id(offer.extra) if offer.extra else 0, id(chain.keep) if chain else 0)
+        coded = -1 if offer.nbytes is None else int(offer.nbytes)
+        mark = (id(offer.params), id(offer.extra) if offer.extra else 0, id(chain.keep) if chain else 0, coded)
         if mark not in sizes:
             sizes[mark] = _bytes_down(offer, chain)
         down[i] = sizes[mark]
@@ -95,6 +96,8 @@ def work_of(batches: BatchPlan, asked_steps: Ints, share: Floats, samples: Ints)
 
 
 def _bytes_down(offer: Offer, chain: LocalPass | None) -> float:
+    if offer.nbytes is not None:
+        return offer.nbytes
     keep = chain.keep if chain is not None else None
     return float(
         tree_nbytes({n: v for n, v in offer.params.items() if keep is None or not keep(n)}) + tree_nbytes(offer.extra)

@@ -41,10 +41,15 @@ Pass = LocalPass | OpaquePass | NestedPass
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What goes down to a client: the model, and what else its half needs (control variates, masks, codes)."""
+    """What goes down to a client: the model, and what else its half needs (control variates, masks, codes).
+
+    Both are what arrives. Where a codec makes them small on the way, `nbytes` is what travels, and `encoded()` the very bytes.
+    """
 
     params: Tree
     extra: Tree = field(default_factory=dict[str, Array])
+    nbytes: float | None = None
+    encoded: Callable[[], bytes] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from fedfleet.core.coding import Codec
 from fedfleet.core.records import Settings, Slots
 from fedfleet.core.trees import Tree
 
@@ -25,7 +26,7 @@ Tensors = Mapping[
 ]  # of one client, or of a stack of clients with a leading axis: terms and optimisers treat both alike
 
 # The slots of a client's memory that the client's half itself uses; hooks and methods name slots of their own.
-KEPT, SECOND = "kept", "second"
+KEPT, SECOND, FEEDBACK = "kept", "second", "feedback"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,8 @@ class LocalPass:
     go up (default: every leaf that is not kept; counters and other integers travel as they are), `slots` what else the client
     remembers, `then` what it trains next from where it is. `before` runs on the job before anything else, outermost first;
     `after` on the stack at the end, innermost first. `weigh` is what a report weighs in the mean. Of a `then`, only optimiser,
-    batches, rate, terms, objective and train count.
+    batches, rate, terms, objective and train count. `up` is the codec of what goes up, after all hooks, and `feedback` says that
+    the client adds what its codec lost to the next update; `down` is the codec in which the model came.
     """
 
     optimiser: Optimiser
@@ -178,6 +180,9 @@ class LocalPass:
     after: tuple[After, ...] = ()
     then: LocalPass | None = None
     weigh: Literal["samples", "one"] = "samples"
+    up: Codec | None = None
+    down: Codec | None = None
+    feedback: bool = False
 
     def stages(self) -> Iterator[LocalPass]:
         """This pass and all that follow it."""
@@ -188,7 +193,7 @@ class LocalPass:
 
     def remembers(self) -> bool:
         """Does the client keep anything for the next time?"""
-        return self.keep is not None or bool(self.slots) or self.second is not None
+        return self.keep is not None or bool(self.slots) or self.second is not None or self.feedback
 
     def sent(self, names: Mapping[str, Any]) -> list[str]:
         """Which of these leaves go up."""

@@ -14,7 +14,7 @@ from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import TRAINING_PASSES, scaled
 from fedfleet.core.edges import SYNCS, Abilities, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import Algorithm, Job
+from fedfleet.core.parts import Algorithm, Job, Pass
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings, Slots
 
@@ -39,6 +39,11 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
             f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
             "use another algorithm"
         )
+    if any(_coded(algorithm.local(device, NO_SETTINGS)) for device in range(len(fleet.keys))):
+        raise BadInput(
+            f"edge.use = {rule.name!r}: up and down make small what a device and the server exchange, and edges forward exact sums "
+            "that no codec takes; leave up and down out of [algorithm], or remove [edge]"
+        )
     inside = NestedPass(algorithm, rule, fleet)
 
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
@@ -50,6 +55,10 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
         return inside
 
     return replace(algorithm, name=rule.name, local=local, cost=cost, priced_by_value=True)
+
+
+def _coded(half: Pass) -> bool:
+    return isinstance(half, LocalPass) and (half.up is not None or half.down is not None)
 
 
 def visits_of(jobs: Sequence[Job]) -> list[Visit]:

@@ -43,7 +43,12 @@ def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...
     decodes = any(one.accept is not None for one in everyone)
     priced = any(one.cost is not None for one in everyone)
     return replace(
-        algorithm, local=local, offer=offer, cost=cost if priced else None, accept=accept if decodes else None
+        algorithm,
+        local=local,
+        offer=offer,
+        cost=cost if priced else None,
+        accept=accept if decodes else None,
+        priced_by_value=any(one.priced_by_value for one in everyone),
     )
 
 

@@ -12,12 +12,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fedfleet.testing.coding import check_codec
     from fedfleet.testing.executing import check_executor, check_kinks
     from fedfleet.testing.learning import check_algorithm, check_fold
     from fedfleet.testing.sources import check_data_source, check_device_source, check_partition, check_state_source
     from fedfleet.testing.steering import check_policy, check_selector
 
 _HOMES = {
+    "coding": ("check_codec",),
     "executing": ("check_executor", "check_kinks"),
     "learning": ("check_algorithm", "check_fold"),
     "sources": ("check_data_source", "check_device_source", "check_partition", "check_state_source"),
@@ -26,6 +28,7 @@ _HOMES = {
 
 __all__ = [
     "check_algorithm",
+    "check_codec",
     "check_data_source",
     "check_device_source",
     "check_executor",

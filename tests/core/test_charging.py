@@ -93,3 +93,9 @@ def test_steps_and_epochs_follow_from_the_passes(algorithm, steps, epochs):
         epochs = sum(cost_of(algorithm, SERVER, THREE, SIZES).samples) / SIZES.sum()
         assert epochs != 2.0, "steps, and not the epochs that they replace"
     assert epochs_of(algorithm, SIZES) == pytest.approx(epochs)
+
+
+def test_of_an_offer_in_a_code_what_travels_is_charged_even_if_the_model_is_the_same():
+    sizes = [None, 7.0, 9.0]
+    coded = replace(fedavg(), offer=lambda server, client, settings: Offer(server.params, {}, sizes[client]))
+    assert cost_of(coded, SERVER, THREE, SIZES).bytes_down.tolist() == [60.0, 7.0, 9.0]

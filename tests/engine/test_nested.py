@@ -24,6 +24,9 @@ from fedfleet.engine.nested import (
     visits_of,
 )
 from fedfleet.learn.averaging import fedavg
+from fedfleet.learn.codecs.integers import int8
+from fedfleet.learn.compression import compressed
+from fedfleet.learn.override import overridden
 from fedfleet.learn.zoo import local_only
 from fedfleet.testing.toys import consensus
 
@@ -227,3 +230,10 @@ def test_an_edge_exchanges_one_model_and_holds_what_its_devices_hold():
 def test_what_devices_keep_for_themselves_cannot_be_nested(algorithm):
     with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' keeps something on every device"):
         nested(algorithm, no_rule(), TWO.local.fleet)
+
+
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_edges_refuse_codecs_in_one_sentence(way):
+    coded = overridden(fedavg(), ((np.array([1]), compressed(fedavg(), **{way: [int8()]})),), 2)
+    with pytest.raises(BadInput, match="'nothing': up and down make small what a device and the server exchange"):
+        nested(coded, no_rule(), TWO.local.fleet)

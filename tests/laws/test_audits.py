@@ -36,6 +36,8 @@ def cases():
         for a, p in itertools.product(names("algorithms"), names("policies"))
     }
     found |= {f"fedavg {s}": {"choose": s, "pace": paced("deadline")} for s in names("selectors")}
+    coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}
+    found["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):
         found[f"edge {edge}"] = {"edge": edge, "pace": {"use": "readiness", "cohort": 2, "ready_share": 0.5}}
     return [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]

@@ -75,4 +75,4 @@ def run_device(server: str, client: int) -> dict[str, Any]:
 def _rebuild(text: str) -> Rebuilt:
     """The parts that a server's spec names, built here from this machine's own registry."""
     setup = rebuild(text)
-    return Rebuilt(setup.plan.algorithm, setup.world, setup.executor(), setup.spec.digest)
+    return Rebuilt(setup.plan.algorithm, setup.world, setup.executor(), setup.spec.digest, setup.plan.params)

@@ -50,4 +50,4 @@ class Spec:
 def _without_none(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {k: _without_none(v) for k, v in value.items() if v is not None}
-    return value
+    return [_without_none(v) for v in value] if isinstance(value, list | tuple) else value

@@ -9,6 +9,7 @@ from typing import Any, Union, get_args, get_origin
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from fedfleet.core.coding import Codec
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.labels import RunFacts
 from fedfleet.core.limits import SMALLEST
@@ -22,6 +23,7 @@ Table = dict[str, Any]
 # A parameter of one of these types is itself a part, given as a nested table.
 NESTED: dict[Any, str] = {
     Algorithm: "algorithms", Fold: "folds", Policy: "policies", Selector: "selectors", DeviceRecipe: "devices",
+    Codec: "codecs",
 }  # fmt: skip
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
@@ -77,6 +79,8 @@ def check_table(
             if parameter.default is inspect.Parameter.empty:
                 raise BadInput(f"{where} needs the key {key!r}")
             found[key] = parameter.default
+        elif table[key] is None and parameter.default is None:
+            found[key] = None  # a part that was left out when the table was first resolved
         elif inner is not None:
             found[key] = _nested(inner, hint, table[key], f"{where}.{key}")
         else:

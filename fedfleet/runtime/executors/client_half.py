@@ -1,24 +1,26 @@
 """The client's half, once: what a job begins with, and what it reports at the end. Kernels only train in between.
 
 Everything that a pass asks for beside training happens here, for every kernel alike: hooks before and after, what was kept at
-home, fresh memory, the learning rate, what goes up, the weight, the statistics. A kernel gets clients with equal passes and gives
-back where they ended, as stacks; inline is a stack of one.
+home, fresh memory, the learning rate, what goes up and in which code, the weight, the statistics. A kernel gets clients with equal
+passes and gives back where they ended, as stacks; inline is a stack of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from fedfleet.core.coding import Codec
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job
-from fedfleet.core.passes import KEPT, NO_MEMORY, SECOND, Carried, LocalPass, Passed
+from fedfleet.core.passes import FEEDBACK, KEPT, NO_MEMORY, SECOND, Carried, LocalPass, Passed
 from fedfleet.core.records import Report, Slots
 from fedfleet.core.trees import Tree
+from fedfleet.learn.codecs.applying import addresses, nbytes, sent, through
 
 Tensors = dict[str, torch.Tensor]
 
@@ -129,8 +131,7 @@ def reports(group: Sequence[Begun], ended: StackEnd) -> Iterator[Report]:
     with torch.no_grad():
         found = passed(group, ended)
         norms = norms_of(found.update, len(group))
-        for hook in group[0].local.after:
-            found = hook(found)
+        found = finished(group, found)
     update = {n: v.detach().cpu().numpy() for n, v in found.update.items()}
     memory = {slot: {n: _here(v) for n, v in tree.items()} for slot, tree in found.memory.items()}
     for c, begun in enumerate(group):
@@ -142,6 +143,51 @@ def reports(group: Sequence[Begun], ended: StackEnd) -> Iterator[Report]:
             None if found.bytes_up is None else float(found.bytes_up[c]),
         )
         yield Report(begun.job.task, begun.job.client, mine, float(found.weight[c]), stats, own, nbytes)
+
+
+def finished(group: Sequence[Begun], found: Passed) -> Passed:
+    """The stack after its hooks, innermost first, and after its codec: what arrives at the other end."""
+    for hook in group[0].local.after:
+        found = hook(found)
+    codec = group[0].local.up
+    if codec is None:
+        return found
+    wanted, owing = dict(found.update), group[0].local.feedback
+    if owing:
+        owed = _owed([begun.job for begun in group], wanted)
+        wanted |= {n: wanted[n] + v for n, v in owed.items()}
+    where = addresses(found.seed, found.keys, found.tasks)
+    update = through(codec, wanted, where)
+    left = {FEEDBACK: {n: v - update[n] for n, v in wanted.items() if v.is_floating_point()}} if owing else {}
+    lengths = _lengths(codec, wanted, where)
+    return replace(found, update=update, memory={**found.memory, **left}, bytes_up=lengths)
+
+
+def _owed(jobs: Sequence[Job], update: Mapping[str, torch.Tensor]) -> Tensors:
+    """What each client's codec lost the last time; nothing for those who never took part."""
+    found: Tensors = {}
+    for name, leaf in update.items():
+        if leaf.is_floating_point():
+            none = np.zeros(tuple(leaf.shape[1:]), np.float32)
+            kept = [job.memory.get(FEEDBACK, {}).get(name, none) for job in jobs]
+            odd = next((job for job, v in zip(jobs, kept, strict=True) if v.shape != none.shape), None)
+            if odd is not None:
+                raise RunFailed(
+                    f"client {odd.client}, task {odd.task}: leaf {name!r} has another shape than what its codec lost before; leave "
+                    "feedback out where a client's updates change their shape"
+                )
+            found[name] = _stacked(kept, leaf.device)
+    return found
+
+
+def _lengths(codec: Codec, update: Mapping[str, torch.Tensor], where: np.ndarray) -> np.ndarray:
+    """How many bytes each client sends; only where values decide must they really be encoded."""
+    like = {n: np.empty(v.shape[1:], _numpy_kind(v)) for n, v in update.items()}
+    known = nbytes(codec, like)
+    if known is not None:
+        return np.full(len(where), known)
+    here = {n: _here(v) for n, v in update.items()}
+    return np.array([len(sent(codec, {n: v[c] for n, v in here.items()}, int(a))) for c, a in enumerate(where)], float)
 
 
 def stats_of(begun: Begun, tallies: Tallies, c: int, norm: float) -> dict[str, float]:
@@ -206,6 +252,10 @@ def _stacked(values: list[Any], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.stack([np.asarray(v) for v in values])).to(device)
 
 
+def _numpy_kind(value: torch.Tensor) -> np.dtype[Any]:
+    return np.asarray(torch.empty(0, dtype=value.dtype)).dtype
+
+
 def _here(value: torch.Tensor) -> np.ndarray:
     return value.detach().cpu().numpy()
 
@@ -248,7 +298,7 @@ class Resident:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Its type, as numpy says it."""
-        return np.asarray(torch.empty(0, dtype=self.tensor.dtype)).dtype
+        return _numpy_kind(self.tensor)
 
 
 def resident(memory: Mapping[str, Mapping[str, torch.Tensor]], c: int) -> Slots:

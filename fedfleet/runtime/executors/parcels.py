@@ -91,6 +91,11 @@ def packed(job: Job) -> Parcel:
     return Parcel(job.task, job.client, job.key, job.seed, job.rows, job.steps, job.memory, job.settings)
 
 
+def bare(offer: Offer) -> Offer:
+    """The offer as it arrived, without the way to encode it again, which is code."""
+    return offer if offer.encoded is None else Offer(offer.params, offer.extra, offer.nbytes)
+
+
 def owned(report: Report) -> Report:
     """The report with arrays of its own: views into what a chunk came in would keep the whole chunk alive."""
     memory = None if report.memory is None else {slot: tree_map(np.array, tree) for slot, tree in report.memory.items()}

@@ -26,7 +26,17 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Executor, Job, Offer, Trial
 from fedfleet.core.records import Report, Score
 from fedfleet.core.trees import Tree
-from fedfleet.runtime.executors.parcels import Answer, Parcel, Recipe, Sheet, owned, packed, score_chunk, train_chunk
+from fedfleet.runtime.executors.parcels import (
+    Answer,
+    Parcel,
+    Recipe,
+    Sheet,
+    bare,
+    owned,
+    packed,
+    score_chunk,
+    train_chunk,
+)
 
 CHUNKS_EACH = 4  # chunks per worker: enough to even stragglers out, few enough to cost nothing
 MOST = 32  # parcels in a chunk: their reports lie in memory together
@@ -74,7 +84,7 @@ def ray_executor(
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         parcels = [packed(job) for job in jobs]
-        found = dealt_out(cluster, training, recipe, parcels, [job.offer for job in jobs])
+        found = dealt_out(cluster, training, recipe, parcels, [bare(job.offer) for job in jobs])
         return (owned(report) for report in found)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:

@@ -13,8 +13,10 @@ from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
+from fedfleet.core.coding import Codec
 from fedfleet.core.events import CandidatesSeen, Evaluated, Fact, ReportsGathered, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.records import Report, Roster
+from fedfleet.core.trees import Array, Tree
 
 # A device that has not called for so long is not asked. Longer than any long poll, or waiting devices would be passed over.
 QUIET_SECONDS = 15.0
@@ -23,7 +25,10 @@ _LONGEST_WAIT = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """One task on its way to a device and back. `heaviest` is the most that its report may weigh."""
+    """One task on its way to a device and back. `heaviest` is the most that its report may weigh.
+
+    Where its report comes in a code, `up` is that codec, and `like` what it decodes to.
+    """
 
     task: int
     client: int
@@ -34,6 +39,8 @@ class Errand:
     seed: int
     sent_at: float
     heaviest: float
+    up: Codec | None = None
+    like: Tree = field(default_factory=dict[str, Array], repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import grpc
+import numpy as np
 
-from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import Algorithm, Executor, Job, World
-from fedfleet.core.passes import NO_SETTINGS
+from fedfleet.core.container import packed
+from fedfleet.core.errors import BadInput, Refused, RunFailed
+from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass, World
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Report
+from fedfleet.core.trees import Array, Tree
+from fedfleet.learn.codecs.applying import addresses, sent
+from fedfleet.learn.compression import travelling
 from fedfleet.runtime.gather import training_rows
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
 from fedfleet.runtime.wire.framing import (
     CHANNEL_OPTIONS,
     PROTOCOL,
-    Garbled,
     offer_from_bytes,
     split_address,
-    tree_to_bytes,
 )
 
 PATIENCE_SECONDS = 30.0  # how long a server may be out of reach
@@ -41,12 +44,13 @@ Reply = TypeVar("Reply")
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """What a device makes of the spec that it is given: the algorithm, and a world for its own data and key."""
+    """What a device makes of the spec that it is given: the algorithm, a world for its own data and key, the first model."""
 
     algorithm: Algorithm
     world: World
     execute: Executor
     spec_digest: str
+    params: Tree = field(default_factory=dict[str, Array])
 
 
 def attend(server: str, client: int, rebuild: Callable[[str], Rebuilt]) -> int:
@@ -72,7 +76,7 @@ def _work_until_over(stub: FleetStub, server: str, client: int, kit: Rebuilt) ->
         match pulled.WhichOneof("answer"):
             case "work":
                 report = train(kit, client, pulled.work)
-                reply: pb.ReportReply = call(stub.Report, _message(report), server)
+                reply: pb.ReportReply = call(stub.Report, _message(kit, report, pulled.work.seed), server)
                 tasks += reply.accepted  # what came too late was not wanted any more, which is no fault
             case "wait":
                 time.sleep(min(max(pulled.wait.seconds, 0.0), _LONGEST_PAUSE))
@@ -83,10 +87,11 @@ def _work_until_over(stub: FleetStub, server: str, client: int, kit: Rebuilt) ->
 
 
 def train(kit: Rebuilt, client: int, work: pb.Work) -> Report:
-    """Do one task's work with the literal executor, exactly as a simulation would."""
+    """Do one task's work with the literal executor, exactly as a simulation would; what it reports is not encoded yet."""
+    half = kit.algorithm.local(client, NO_SETTINGS)
     try:
-        offered = offer_from_bytes(work.tensors)
-    except Garbled as wrong:
+        offered = _offered(kit, client, half, work.tensors)
+    except Refused as wrong:
         raise RunFailed(f"client {client}, task {work.task}: the server's offer is damaged: {wrong}") from None
     rows = training_rows(kit.world.data, client, work.round, work.share)
     job = Job(
@@ -95,18 +100,31 @@ def train(kit: Rebuilt, client: int, work: pb.Work) -> Report:
         int(kit.world.keys[client]),
         work.seed,
         offered,
-        kit.algorithm.local(client, NO_SETTINGS),
+        replace(half, up=None) if isinstance(half, LocalPass) else half,
         rows,
         work.steps,
     )
     return next(iter(kit.execute.train([job])))
 
 
-def _message(report: Report) -> pb.ReportRequest:
+def _offered(kit: Rebuilt, client: int, half: Pass, tensors: bytes) -> Offer:
+    """What the server sent, decoded where the pass says that it comes in a code."""
+    if not isinstance(half, LocalPass) or half.down is None:
+        return offer_from_bytes(tensors)
+    first = kit.algorithm.offer(kit.algorithm.init(kit.params), client, NO_SETTINGS)
+    return offer_from_bytes(tensors, half.down, travelling(first))
+
+
+def _message(kit: Rebuilt, report: Report, seed: int) -> pb.ReportRequest:
+    half = kit.algorithm.local(report.client, NO_SETTINGS)
+    tensors = b""
+    if isinstance(half, LocalPass) and half.up is not None:
+        key, task = kit.world.keys[[report.client]], np.array([report.task])
+        tensors = sent(half.up, report.update, int(addresses(seed, key, task)[0]))
     return pb.ReportRequest(
         task=report.task,
         client=report.client,
-        tensors=tree_to_bytes(report.update),
+        tensors=tensors or packed(report.update),
         weight=report.weight,
         stats=report.stats,
     )

@@ -1,16 +1,16 @@
-"""What crosses the wire, as bytes and back: trees in safetensors form, addresses, the limits of a channel."""
+"""What crosses the wire, as bytes and back: offers in the container of all tensors, addresses, the limits of a channel."""
 
 from __future__ import annotations
 
 import re
 
-import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
-
+from fedfleet.core.coding import Codec
+from fedfleet.core.container import packed, unpacked
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Offer
 from fedfleet.core.trees import Tree
+from fedfleet.learn.codecs.applying import received
+from fedfleet.learn.compression import EXTRA, travelling
 
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
 PROTOCOL = 1
@@ -22,44 +22,16 @@ CHANNEL_OPTIONS = (
 )
 
 
-_EXTRA = "extra|"  # no module can name a parameter so
-
-
-class Garbled(Exception):
-    """Bytes from the other side that are no tree; its text is the reason."""
-
-
-def tree_to_bytes(tree: Tree) -> bytes:
-    """A tree in safetensors form: typed, checked, never code."""
-    # Safetensors reads raw memory, so leaves must be contiguous; asarray, unlike ascontiguousarray, leaves scalars be.
-    return save({name: np.asarray(leaf, order="C") for name, leaf in tree.items()})
-
-
-def tree_from_bytes(data: bytes) -> Tree:
-    """The inverse of `tree_to_bytes`; whatever is wrong with the bytes is `Garbled`.
-
-    >>> tree_from_bytes(tree_to_bytes({"w": np.float32(2.0)}))
-    {'w': array(2., dtype=float32)}
-    """
-    try:
-        found = load(data)
-    except SafetensorError as wrong:
-        raise Garbled(f"its tensors are not in safetensors form ({wrong})") from None
-    except (KeyError, ValueError, TypeError) as wrong:  # a type that numpy does not know, a shape that does not fit
-        raise Garbled(f"its tensors have a type or shape that cannot be read ({wrong})") from None
-    return {name: found[name] for name in sorted(found)}  # safetensors names them in no fixed order
-
-
 def offer_to_bytes(offer: Offer) -> bytes:
-    """An offer in safetensors form: the model's leaves under their own names, what else goes down behind a mark."""
-    return tree_to_bytes({**offer.params, **{_EXTRA + n: v for n, v in offer.extra.items()}})
+    """An offer as it travels: the model's leaves under their own names, what else goes down behind a mark; or in its code."""
+    return packed(travelling(offer)) if offer.encoded is None else offer.encoded()
 
 
-def offer_from_bytes(data: bytes) -> Offer:
-    """The inverse of `offer_to_bytes`."""
-    found = tree_from_bytes(data)
-    extra = {n.removeprefix(_EXTRA): v for n, v in found.items() if n.startswith(_EXTRA)}
-    return Offer({n: v for n, v in found.items() if not n.startswith(_EXTRA)}, extra)
+def offer_from_bytes(data: bytes, codec: Codec | None = None, like: Tree | None = None) -> Offer:
+    """The inverse of `offer_to_bytes`, by the codec in which the model comes; `like` is such a model."""
+    found = unpacked(data) if codec is None else received(codec, data, like or {})
+    extra = {n.removeprefix(EXTRA): v for n, v in found.items() if n.startswith(EXTRA)}
+    return Offer({n: v for n, v in found.items() if not n.startswith(EXTRA)}, extra)
 
 
 def split_address(text: str, *, any_port: bool = False) -> tuple[str, int]:

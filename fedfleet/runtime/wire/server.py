@@ -105,6 +105,11 @@ def check_servable(plan: Plan, devices: int) -> None:
             f"algorithm {plan.algorithm.name!r} lets clients remember, and memory does not travel over the wire yet; "
             "simulate it with fedfleet run, or serve an algorithm without memory, such as fedavg"
         )
+    if isinstance(half, LocalPass) and half.up is not None and plan.algorithm.accept is not None:
+        raise BadInput(
+            f"algorithm {plan.algorithm.name!r} decodes what clients send by itself, and no codec can stand before that on the "
+            "wire yet; leave up out of [algorithm], or simulate it with fedfleet run"
+        )
     if plan.choose.probe is not None:
         raise BadInput(
             f"selector {plan.choose.name!r} probes clients before it picks, which the wire cannot do yet; use uniform"
@@ -200,18 +205,20 @@ def next_fact(run: Serving) -> Fact:
 def errands(plan: Plan, world: World, wave: Wave) -> list[Errand]:
     """The tasks of a wave as they travel; a model that is offered to many is encoded once."""
     sizes = world.data.sizes(wave.round)
-    encoded: dict[tuple[int, int], tuple[Offer, bytes]] = {}  # the offer is held too, so that no other can take its id
+    encoded: dict[tuple[int, ...], tuple[Offer, bytes]] = {}  # the offer is held too, so that no other can take its id
     found: list[Errand] = []
+    like = plan.algorithm.fold.like(wave.server)
     for slot, client in enumerate(wave.asked.clients.tolist()):
         offered, share = plan.algorithm.offer(wave.server, client, NO_SETTINGS), float(wave.asked.share[slot])
-        mark = id(offered.params), id(offered.extra) if offered.extra else 0
+        mark = id(offered.params), id(offered.extra) if offered.extra else 0, id(offered.encoded)
         if mark not in encoded:
             encoded[mark] = (offered, offer_to_bytes(offered))
         tensors, steps = encoded[mark][1], int(wave.asked.steps[slot])
-        heaviest = heaviest_report(plan.algorithm.local(client, NO_SETTINGS), math.ceil(share * sizes[client]))
-        found.append(
-            Errand(wave.first + slot, client, wave.round, tensors, steps, share, plan.seed, wave.time, heaviest)
-        )
+        half = plan.algorithm.local(client, NO_SETTINGS)
+        heaviest = heaviest_report(half, math.ceil(share * sizes[client]))
+        up = half.up if isinstance(half, LocalPass) else None
+        sent = (wave.first + slot, client, wave.round, tensors, steps, share, plan.seed, wave.time, heaviest)
+        found.append(Errand(*sent, up, like))
     return found
 
 

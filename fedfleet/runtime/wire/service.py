@@ -10,13 +10,15 @@ from typing import NoReturn
 
 import grpc
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.container import unpacked
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.records import Report
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.learn.codecs.applying import received
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire.desk import Errand, RunOver, TaskDesk
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetServicer, add_FleetServicer_to_server
-from fedfleet.runtime.wire.framing import CHANNEL_OPTIONS, PROTOCOL, Garbled, split_address, tree_from_bytes
+from fedfleet.runtime.wire.framing import CHANNEL_OPTIONS, PROTOCOL, split_address
 
 _POLL_SECONDS = 5.0  # how long a device that has nothing to do is kept on the line
 _WAITING = 64  # how many may be kept so; each holds a thread, and reports need threads too
@@ -76,11 +78,12 @@ class Service(FleetServicer):
             return pb.ReportReply(accepted=False, reason=reason)
         try:
             report = _report(request, errand)
-        except Garbled as wrong:
+        except Refused as wrong:
             reason = f"client {errand.client}: {wrong}"
             self._desk.lost(errand, reason)
             return pb.ReportReply(accepted=False, reason=reason)
-        self._desk.arrived(errand, report, tree_nbytes(report.update))
+        sent = tree_nbytes(report.update) if errand.up is None else len(request.tensors)
+        self._desk.arrived(errand, report, sent)
         return pb.ReportReply(accepted=True)
 
 
@@ -97,8 +100,8 @@ def _work(errand: Errand) -> pb.Work:
 
 def _report(request: pb.ReportRequest, errand: Errand) -> Report:
     if request.weight > errand.heaviest:
-        raise Garbled(f"its weight {request.weight:g} is more than the {errand.heaviest:g} that its samples give")
-    update = tree_from_bytes(request.tensors)
+        raise Refused(f"its weight {request.weight:g} is more than the {errand.heaviest:g} that its samples give")
+    update = unpacked(request.tensors) if errand.up is None else received(errand.up, request.tensors, errand.like)
     return Report(errand.task, errand.client, update, request.weight, dict(request.stats))
 
 

@@ -84,3 +84,18 @@ def test_settings_of_an_algorithm_inside_another_can_be_overridden():
     ):
         with pytest.raises(BadInput, match=says):
             resolve({**spec, "override": [{"clients": [1], "algorithm": changes}]})
+
+
+def test_codecs_of_some_clients():
+    spec = {"algorithm": {"up": ["int8"]}, "world": {"clients": 5}, "pace": {"cohort": 2}}
+    more = [
+        {"clients": [1], "algorithm": {"up": ["int4", "gzip"], "feedback": True}},
+        {"clients": [2], "algorithm": {"up": []}},
+    ]
+    algorithm = assemble(resolve({**spec, "override": more})).plan.algorithm
+    found = [algorithm.local(c, {}) for c in range(4)]
+    assert [p.up and p.up.name for p in found] == ["int8", "int4+gzip", None, "int8"]
+    assert [p.feedback for p in found] == [False, True, False, False] and algorithm.priced_by_value
+    wrong = [{"clients": [1], "algorithm": {"up": ["gzip", "int8"]}}]
+    with pytest.raises(BadInput, match=r"override\[0\].algorithm: up: 'gzip' cannot stand before 'int8'"):
+        assemble(resolve({**spec, "override": wrong}))

@@ -5,9 +5,11 @@ import threading
 
 import pytest
 
+from fedfleet.app.runs import perform
 from fedfleet.app.runs.network import run_device, serve_run
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.runs.verify import verify_run
+from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
 from tests.app.runs.tampering import LIES, sql, tampered
 from tests.app.specs import TINY, written
@@ -80,3 +82,27 @@ def test_a_server_that_cannot_listen_leaves_no_folder(tmp_path):
         with pytest.raises(BadInput):
             serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", address, 2)
     assert not (tmp_path / "out").exists()
+
+
+CODED = '[algorithm]\nup = ["int4", "gzip"]\ndown = [{ use = "int8", rounding = "stochastic" }]\n'
+
+
+def test_a_served_run_sends_the_bytes_of_its_codecs_and_learns_what_a_simulation_does(tmp_path):
+    address, spec = free_address(), written(tmp_path, ROUNDS + CODED)
+    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
+    for device in devices:
+        device.start()
+    served = serve_run(spec, [], tmp_path / "out", address, 2)
+    for device in devices:
+        device.join(20)
+    simulated = perform(load_spec(spec, []), tmp_path / "simulated")
+    assert served.metrics["bytes_up"] == simulated.metrics["bytes_up"] < 0.25 * 4 * 2600
+    assert served.metrics["bytes_down"] == simulated.metrics["bytes_down"]
+    assert (served.out / "model.safetensors").read_bytes() == (simulated.out / "model.safetensors").read_bytes()
+    assert replay_run(served.out)["ok"]
+
+
+def test_what_codecs_remember_does_not_travel_yet(tmp_path):
+    spec = written(tmp_path, ROUNDS + CODED + "feedback = true\n")
+    with pytest.raises(BadInput, match="lets clients remember, and memory does not travel over the wire yet"):
+        serve_run(spec, [], tmp_path / "out", free_address(), 2)

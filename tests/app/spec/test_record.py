@@ -27,3 +27,9 @@ def test_what_is_not_set_is_left_out_of_the_table():
     assert "override" not in table and "edge" not in table
     assert "model_bytes" not in table["world"] and "ray_address" not in table["run"]
     assert resolve({"world": {"model_bytes": 1e6}}).table()["world"]["model_bytes"] == 1e6
+
+
+def test_codecs_with_settings_that_are_not_set_read_back():
+    spec = resolve({"algorithm": {"up": [{"use": "lowrank", "rank": 2}, "int8"], "down": ["gzip"], "feedback": True}})
+    back = resolve(tomllib.loads(spec.toml()))
+    assert back == spec and back.digest == spec.digest

@@ -87,3 +87,21 @@ def test_a_bare_name_stands_for_a_part_in_lists_and_where_there_may_be_none():
     ):
         with pytest.raises(BadInput, match=says):
             resolve_part("policies", {"use": "first_of", "policies": wrong}, "pace")
+
+
+def test_codecs_are_lists_of_parts_of_every_algorithm():
+    table = resolve_part("algorithms", {"use": "fedprox", "up": [{"use": "topk", "share": 0.1}, "int8"]}, "algorithm")
+    assert table["up"] == [{"use": "topk", "share": 0.1}, {"use": "int8", "rounding": "nearest"}]
+    assert table["down"] is None and resolve_part("algorithms", table, "algorithm") == table
+    assert build_part("algorithms", table).local(0, {}).up.name == "topk+int8"
+    for given_, said in (
+        ({"up": "int8"}, "algorithm.up: 'int8' is not a list of codecs"),
+        ({"up": ["int9"]}, r"algorithm.up\[0\].use: no codecs part is called 'int9'; did you mean 'int"),
+        (
+            {"down": [{"use": "topk", "share": 2.0}]},
+            r"algorithm.down\[0\].share = 2.0: input should be less than or equal to 1",
+        ),
+        ({"feedback": 1}, "algorithm.feedback = 1"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            resolve_part("algorithms", {"use": "fedavg", **given_}, "algorithm")

@@ -9,6 +9,8 @@ import torch
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.passes import BatchPlan, Carried, LocalPass, Second, Slot
+from fedfleet.learn.codecs.applying import sent
+from fedfleet.learn.codecs.sparse import topk
 from fedfleet.learn.optimisers import sgd
 from fedfleet.runtime.executors.client_half import (
     Resident,
@@ -337,3 +339,37 @@ def test_the_order_in_which_a_model_lists_its_leaves_decides_no_bit_of_the_norm(
         assert norms_of(update, 2).tolist() == norms_of(other, 2).tolist()
         found = [changes(tree, None, list(tree), 2)[1].tolist() for tree in (update, other)]
         assert found[0] == found[1]
+
+
+# ---- codecs -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_owed_is_added_before_it_is_coded_and_the_rest_is_owed_again():
+    coded = replace(PLAIN, up=topk(share=0.5), feedback=True)
+    owed = {"w": np.array([0.0, 5.0, 0.0], np.float32), "head": np.array([0.0, 0.25], np.float32)}
+    group = [begin(job(coded, memory={"feedback": owed})), begin(job(coded, client=1))]
+    first, fresh = reports(group, ended(group))
+    assert first.update["w"].tolist() == [1.0, 6.0, 0.0] and first.memory["feedback"]["w"].tolist() == [0.0, 0.0, 1.0]
+    assert first.update["head"].tolist() == [0.0, 1.25] and first.memory["feedback"]["head"].tolist() == [1.0, 0.0]
+    assert fresh.update["w"].tolist() == [2.0, 2.0, 0.0] and fresh.memory["feedback"]["w"].tolist() == [0.0, 0.0, 2.0]
+    assert first.update["n"].tolist() == [5] and set(first.memory["feedback"]) == {"w", "head"}
+    assert first.bytes_up == fresh.bytes_up == len(sent(coded.up, fresh.update))
+
+
+def test_codecs_come_after_all_hooks():
+    def doubled(found):
+        return replace(found, update={n: v * 2 for n, v in found.update.items()})
+
+    coded = replace(PLAIN, up=topk(share=0.4), after=(doubled,))
+    group = [begin(job(coded))]
+    (report,) = reports(group, ended(group))
+    assert report.update["w"].tolist() == [2.0, 2.0, 0.0] and report.memory is None
+
+
+def test_what_is_owed_in_another_shape_is_said():
+    coded = replace(PLAIN, up=topk(), feedback=True)
+    group = [begin(job(coded, memory={"feedback": {"w": np.zeros(7, np.float32)}}))]
+    with pytest.raises(
+        RunFailed, match="client 0, task 10: leaf 'w' has another shape than what its codec lost before"
+    ):
+        list(reports(group, ended(group)))

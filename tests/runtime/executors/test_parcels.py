@@ -7,7 +7,17 @@ import numpy as np
 import pytest
 
 from fedfleet.core.parts import Job, Offer
-from fedfleet.runtime.executors.parcels import Recipe, Sheet, owned, packed, rebuilt, score_chunk, train_chunk, versions
+from fedfleet.runtime.executors.parcels import (
+    Recipe,
+    Sheet,
+    bare,
+    owned,
+    packed,
+    rebuilt,
+    score_chunk,
+    train_chunk,
+    versions,
+)
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.runtime.executors.kits import misled
 
@@ -69,3 +79,11 @@ def test_what_cannot_be_rebuilt_is_said(bad, says):
     for answer in (train_chunk(bad, [], []), score_chunk(bad, [Sheet(0, np.arange(2))], [0], consensus_start())):
         assert answer.failure.startswith("a worker could not rebuild the spec: ")
         assert says in answer.failure
+
+
+def test_an_offer_travels_without_the_code_that_encodes_it():
+    plain = Offer(consensus_start())
+    assert bare(plain) is plain
+    coded = Offer(plain.params, {"c": np.ones(2)}, 17.0, lambda: b"")
+    found = pickle.loads(pickle.dumps(bare(coded)))
+    assert found.nbytes == 17.0 and found.encoded is None and found.extra["c"].tolist() == [1.0, 1.0]

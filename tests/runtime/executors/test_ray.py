@@ -86,6 +86,13 @@ def straight():
     return fedfleet.run(SPEC, "run.execute=inline").metrics["digest"]
 
 
+def test_codecs_and_what_they_lost_give_the_digest_of_inline(shared):
+    coded = {"use": "fedavg", "up": ["int4", "gzip"], "down": ["int8"], "feedback": True}
+    spec = {**SPEC, "algorithm": coded, "stop": {"rounds": 2}}
+    inside, there = (fedfleet.run(spec, f"run.execute={name}").metrics["digest"] for name in ("inline", "ray"))
+    assert inside == there
+
+
 def below(pid):
     """All processes that descend from this one."""
     parents = {}

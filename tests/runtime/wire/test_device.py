@@ -9,6 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
+from fedfleet.core.container import packed
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import DataSource, Executor, Job, Offer
 from fedfleet.core.trees import content_hash
@@ -16,7 +17,7 @@ from fedfleet.runtime.wire import device
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire.desk import TaskDesk
 from fedfleet.runtime.wire.device import Rebuilt, attend, call, train
-from fedfleet.runtime.wire.framing import offer_to_bytes, tree_to_bytes
+from fedfleet.runtime.wire.framing import offer_to_bytes
 from fedfleet.runtime.wire.service import Service, listening
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.runtime.wire.toys import LOOPBACK
@@ -58,7 +59,7 @@ def test_a_device_that_understands_another_run_does_not_take_part() -> None:
 
 
 def test_a_device_does_what_a_simulation_would() -> None:
-    work = pb.Work(task=9, round=1, tensors=tree_to_bytes(consensus_start()), steps=0, share=1.0, seed=5)
+    work = pb.Work(task=9, round=1, tensors=packed(consensus_start()), steps=0, share=1.0, seed=5)
     job = Job(9, 2, int(WORLD.keys[2]), 5, Offer(consensus_start()), consensus().local(2, {}), np.zeros(0, np.int64))
     (wanted,) = opaque_executor().train([job])
     found = train(KIT, 2, work)
@@ -159,9 +160,7 @@ class Stub:
 
 
 def test_a_device_works_and_waits_until_it_is_over_and_counts_what_was_accepted(pauses: list[float]) -> None:
-    work = [
-        pb.PullReply(work=pb.Work(task=t, tensors=tree_to_bytes(consensus_start()), share=1.0, seed=5)) for t in (4, 5)
-    ]
+    work = [pb.PullReply(work=pb.Work(task=t, tensors=packed(consensus_start()), share=1.0, seed=5)) for t in (4, 5)]
     waits = [pb.PullReply(wait=pb.Wait(seconds=s)) for s in (0.5, 100.0, -1.0)]
     stub = Stub(work[0], *waits, work[1], pb.PullReply(over=pb.Over(reason="rounds")))
     assert device._work_until_over(stub, "here", 1, KIT) == 1  # type: ignore[arg-type]

@@ -7,16 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.container import packed, unpacked
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Offer
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime.wire.framing import (
-    Garbled,
     offer_from_bytes,
     offer_to_bytes,
     split_address,
-    tree_from_bytes,
-    tree_to_bytes,
 )
 
 
@@ -27,7 +25,7 @@ def test_trees_survive_the_wire_with_types_and_shapes() -> None:
         "empty": np.zeros((0, 2), np.float32),
         "half": np.ones(3, np.float16),
     }
-    back = tree_from_bytes(tree_to_bytes(tree))
+    back = unpacked(packed(tree))
     assert content_hash(back) == content_hash(tree)
 
 
@@ -37,14 +35,14 @@ def test_trees_survive_the_wire_with_types_and_shapes() -> None:
         b"",
         b"\x80\x04K\x01.",
         b"\xff" * 64,
-        tree_to_bytes({"w": np.ones(4)})[:-1],
-        tree_to_bytes({"w": np.ones(4)}) + b"x",
+        packed({"w": np.ones(4)})[:-1],
+        packed({"w": np.ones(4)}) + b"x",
     ]
     + [b'\x38\0\0\0\0\0\0\0{"w":{"dtype":"BF16","shape":[1],"data_offsets":[0,2]}}   ' + b"\0" * 2],
 )
 def test_garbled_bytes_are_named_and_never_more(data: bytes) -> None:
-    with pytest.raises(Garbled):
-        tree_from_bytes(data)
+    with pytest.raises(Refused):
+        unpacked(data)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +82,14 @@ def test_an_extra_may_have_the_name_of_a_leaf() -> None:
 
 def test_an_offer_without_extras_is_just_its_model() -> None:
     model = {"w": np.arange(3, dtype=np.float32)}
-    assert offer_to_bytes(Offer(model)) == tree_to_bytes(model)
-    assert offer_from_bytes(tree_to_bytes(model)).extra == {}
+    assert offer_to_bytes(Offer(model)) == packed(model)
+    assert offer_from_bytes(packed(model)).extra == {}
 
 
 def test_a_garbled_offer_is_named_too() -> None:
-    with pytest.raises(Garbled, match="safetensors"):
+    with pytest.raises(Refused, match="safetensors"):
         offer_from_bytes(b"\x80\x04pickle")
 
 
 def test_leaves_come_back_in_the_order_of_their_names() -> None:
-    assert list(tree_from_bytes(tree_to_bytes({"b": np.ones(1), "a": np.ones(1), "c": np.ones(1)}))) == ["a", "b", "c"]
+    assert list(unpacked(packed({"b": np.ones(1), "a": np.ones(1), "c": np.ones(1)}))) == ["a", "b", "c"]

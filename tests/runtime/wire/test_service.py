@@ -14,6 +14,7 @@ import pytest
 
 from fedfleet.app.runs.network import serve_run
 from fedfleet.app.runs.replay import replay_run
+from fedfleet.core.container import packed, unpacked
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, TaskArrived, TaskLost
 from fedfleet.core.trees import Tree, tree_map
@@ -22,7 +23,7 @@ from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import service as services
 from fedfleet.runtime.wire.desk import TaskDesk
 from fedfleet.runtime.wire.fleet_pb2_grpc import FleetStub
-from fedfleet.runtime.wire.framing import PROTOCOL, tree_from_bytes, tree_to_bytes
+from fedfleet.runtime.wire.framing import PROTOCOL
 from fedfleet.runtime.wire.service import Service, listening
 from tests.runtime.wire.fleet import Fleet, deadline, fleet
 from tests.runtime.wire.toys import LOOPBACK, errand
@@ -80,15 +81,15 @@ def _attack(device: Device) -> dict[str, Any]:
     tasks, model = _work(device.pull_all())  # the first round: nothing that can be folded
     said["again"] = [reply.work.task for reply in device.pull_all()] == tasks
     said["garbled"] = device.report(tasks[0], 0, b"\x80\x04pickle")
-    said["garbled again"] = device.report(tasks[0], 0, tree_to_bytes(model))
-    said["unknown task"] = device.report(999, 1, tree_to_bytes(model))
-    said["task of another"] = device.report(tasks[1], 2, tree_to_bytes(model))
-    said["shape"] = device.report(tasks[1], 1, tree_to_bytes({name: leaf[:1] for name, leaf in model.items()}))
-    said["nan"] = device.report(tasks[2], 2, tree_to_bytes(tree_map(lambda leaf: leaf * np.float32("nan"), model)))
+    said["garbled again"] = device.report(tasks[0], 0, packed(model))
+    said["unknown task"] = device.report(999, 1, packed(model))
+    said["task of another"] = device.report(tasks[1], 2, packed(model))
+    said["shape"] = device.report(tasks[1], 1, packed({name: leaf[:1] for name, leaf in model.items()}))
+    said["nan"] = device.report(tasks[2], 2, packed(tree_map(lambda leaf: leaf * np.float32("nan"), model)))
 
     late = tasks[1]
     tasks, model = _work(device.pull_all())  # the second round: two that are honest
-    zeros = tree_to_bytes(tree_map(np.zeros_like, model))
+    zeros = packed(tree_map(np.zeros_like, model))
     said["late"] = device.report(late, 1, zeros)
     said["oversized"] = _refusal(lambda: device.report(tasks[0], 0, bytes(8 << 20)), grpc.StatusCode.RESOURCE_EXHAUSTED)
     said["heavy"] = device.report(tasks[2], 2, zeros, weight=2.0**24)
@@ -104,7 +105,7 @@ def _attack(device: Device) -> dict[str, Any]:
 
 def _work(replies: list[pb.PullReply]) -> tuple[list[int], Tree]:
     assert [r.WhichOneof("answer") for r in replies] == ["work"] * 3
-    return [r.work.task for r in replies], tree_from_bytes(replies[0].work.tensors)
+    return [r.work.task for r in replies], unpacked(replies[0].work.tensors)
 
 
 def _refusal(call: Callable[[], Any], code: grpc.StatusCode = grpc.StatusCode.FAILED_PRECONDITION) -> str:
@@ -183,7 +184,7 @@ def test_work_travels_whole_and_a_report_becomes_a_fact(line: tuple[TaskDesk, De
     desk, device = line
     device.enrol(1)
     assert pulled(device, 1).wait.seconds == 0.0  # it was kept on the line already
-    model = tree_to_bytes({"w": np.arange(3, dtype=np.float32)})
+    model = packed({"w": np.arange(3, dtype=np.float32)})
     desk.hand_out([errand(7, 1, tensors=model)])
     work = pulled(device, 1).work
     assert (work.task, work.round, work.tensors, work.steps, work.share, work.seed) == (7, 0, model, 0, 1.0, 0)
@@ -199,7 +200,7 @@ def test_work_travels_whole_and_a_report_becomes_a_fact(line: tuple[TaskDesk, De
     ("tensors", "weight", "why"),
     [
         (b"\x80\x04pickle", 1.0, "safetensors"),
-        (tree_to_bytes({"w": np.ones(2)}), 1.5, "more than the 1 that its samples give"),
+        (packed({"w": np.ones(2)}), 1.5, "more than the 1 that its samples give"),
     ],
     ids=["garbled", "heavy"],
 )
@@ -215,7 +216,7 @@ def test_what_cannot_be_used_is_lost_once_and_for_all(
     fact, _ = desk.next_fact(None, (), None)
     assert isinstance(fact, TaskLost)
     assert fact.reason == reply.reason
-    assert device.report(7, 0, tree_to_bytes({"w": np.ones(2)})).reason.startswith("not wanted")
+    assert device.report(7, 0, packed({"w": np.ones(2)})).reason.startswith("not wanted")
 
 
 def test_where_every_line_is_taken_a_device_is_sent_away_for_a_while(

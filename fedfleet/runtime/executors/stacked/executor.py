@@ -21,6 +21,7 @@ from fedfleet.runtime.executors.client_half import (
     Tallies,
     Tensors,
     begin,
+    finished,
     grouped,
     passed,
     reports,
@@ -292,17 +293,15 @@ def _what_goes_up(group: list[Begun], ended: StackEnd, names: list[str]):
     """A stack's updates, with (weights, memory, peaks) and norms; without hooks the difference is never written down."""
     local = group[0].local
     with torch.no_grad():
-        if not local.after and not local.remembers():
+        if not local.after and local.up is None and not local.remembers():
             peaks, norms = changes(ended.end, ended.start, names, len(group))
             weights = np.array([weight_of(begun.job, local) for begun in group])
             return ended.end, ended.start, (weights, {}, peaks), norms
         plain = passed(group, ended)
         floating = [n for n, v in plain.update.items() if v.is_floating_point()]
         peaks, norms = changes(plain.update, None, floating, len(group))
-        found = plain
-        for hook in local.after:
-            found = hook(found)
-        if local.after or floating != names:
+        found = finished(group, plain)
+        if local.after or local.up is not None or floating != names:
             peaks, _ = changes(found.update, None, names, len(group))
         return found.update, None, (found.weight, found.memory, peaks), norms
 

@@ -16,6 +16,12 @@ from fedfleet.core.passes import Slot
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import content_hash
+from fedfleet.learn.codecs.applying import addresses, decode, encode, sent
+from fedfleet.learn.codecs.chaining import chain
+from fedfleet.learn.codecs.compressing import gzip
+from fedfleet.learn.codecs.integers import int4, int8
+from fedfleet.learn.codecs.lowrank import lowrank
+from fedfleet.learn.codecs.sparse import topk
 from fedfleet.learn.zoo import fedavg, fedprox, local_only
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import fold_jobs, refuses, stacked, train_cohort
@@ -31,6 +37,7 @@ from tests.runtime.executors.cohorts import (
     folded,
     images,
     jobs_of,
+    jobs_with,
     small_task,
     smooth,
 )
@@ -261,3 +268,41 @@ def test_a_batch_that_a_layer_cannot_take_names_the_client():
     for execute in (inline(small_task(build)), stacked(small_task(build))):
         with pytest.raises(RunFailed, match="client 1, task 1: local training failed"):
             list(execute.train(jobs))
+
+
+CODECS = [
+    chain([int8()]),
+    chain([topk(share=0.2), int4(rounding="stochastic")]),
+    lowrank(rank=1),
+    chain([int4(), gzip()]),
+]
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda c: c.name)
+@pytest.mark.parametrize("form", ["merged", "loop"])
+def test_a_stack_sends_what_each_client_alone_would_send_of_the_same_update(codec, form):
+    task = small_task(convolutions())
+    plain = fedavg(lr=0.05).local(0, {})
+    trained = [jobs_with(task, local, (9, 20, 3)) for local in (plain, replace(plain, up=codec, feedback=True))]
+    raw, coded = (list(stacked(task, form=form).train(jobs)) for jobs in trained)
+    for before, after, job in zip(raw, coded, trained[0], strict=True):
+        address = int(addresses(job.seed, np.array([job.key], np.uint64), np.array([job.task]))[0])
+        expected = decode(codec, encode(codec, before.update, address), before.update)
+        assert content_hash(after.update) == content_hash(expected)
+        owed = {n: before.update[n] - expected[n] for n in expected}
+        assert content_hash(after.memory["feedback"]) == content_hash(owed)
+        assert after.bytes_up == len(sent(codec, before.update, address))
+        assert after.stats == before.stats
+
+
+@pytest.mark.parametrize("codec", CODECS, ids=lambda c: c.name)
+def test_coded_updates_add_up_in_place_as_their_reports_do(codec):
+    task = small_task(convolutions())
+    local = replace(fedavg(lr=0.05).local(0, {}), up=codec, feedback=True)
+    here, there = in_place_and_by_reports(task, jobs_with(task, local, (9, 20, 3)), fedavg().fold)
+    fold = fedavg().fold
+    mine, theirs = (folding.finish(fold, done.accumulator) for done in (here, there))
+    assert content_hash(mine.mean) == content_hash(theirs.mean)
+    for client, slots in there.memory.items():
+        kept = {n: np.asarray(v) for n, v in here.memory[client]["feedback"].items()}
+        assert content_hash(kept) == content_hash(slots["feedback"])

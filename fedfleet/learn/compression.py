@@ -1,0 +1,118 @@
+"""Compression around any algorithm: what goes up or down travels through codecs, and costs what is really sent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.charging import cost_of
+from fedfleet.core.coding import Codec
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Algorithm, Offer
+from fedfleet.core.passes import LocalPass
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
+from fedfleet.core.trees import Tree, content_hash, tree_nbytes
+from fedfleet.learn.codecs.applying import decode, encode, foreseen, nbytes, sent
+from fedfleet.learn.codecs.chaining import chain
+from fedfleet.learn.compose import with_pass
+
+EXTRA = "extra|"  # what goes down beside the model; no module can name a parameter so
+_VERSIONS = 4  # models whose decoded form is kept: asynchronous tasks still train from older ones
+
+
+def compressed(
+    algorithm: Algorithm, *, up: Sequence[Codec] = (), down: Sequence[Codec] = (), feedback: bool = False
+) -> Algorithm:
+    """The algorithm whose updates go up, and whose models go down, through these codecs.
+
+    Up, the update u becomes D(E(u)) after all hooks; with `feedback` it is D(E(u + r)), and the client keeps
+    r <- u + r - D(E(u + r)) for the next time (Seide et al. 2014; Karimireddy et al. 2019). Down, clients train from
+    D(E(model)), and their update is the difference from that. Bytes are those that really travel; where they depend on values,
+    a simulation trains first.
+
+    >>> from fedfleet.learn.codecs.integers import int8
+    >>> from fedfleet.learn.zoo import fedavg
+    >>> server, asked = ServerState({"w": np.zeros((100, 100), np.float32)}), Assignments(np.array([0]), np.array([0]), np.ones(1))
+    >>> float(cost_of(compressed(fedavg(), up=[int8()]), server, asked, np.array([20])).bytes_up[0])
+    10536.0
+    """
+    going_up, coming_down = chain(up, "up"), chain(down, "down")
+    if feedback and going_up is None:
+        raise BadInput(
+            'feedback = true returns what "up" loses, and nothing is lost; add up = ["int4"], or leave feedback out'
+        )
+    changed = with_pass(
+        algorithm,
+        "what it sends and gets cannot be encoded",
+        lambda p: replace(p, up=going_up, down=coming_down, feedback=feedback),
+    )
+    if coming_down is not None:
+        changed = replace(changed, offer=_offer(algorithm, coming_down))
+    if going_up is None:
+        return changed
+    # Whoever has a price of its own may send less than the fold takes: only the reports themselves know then.
+    by_value = changed.priced_by_value or not going_up.sized or algorithm.cost is not None
+    return replace(changed, cost=_cost(changed, going_up), priced_by_value=by_value)
+
+
+def _cost(algorithm: Algorithm, codec: Codec) -> Any:
+    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+        plain, like = cost_of(algorithm, server, asked, samples), algorithm.fold.like(server)
+        return replace(plain, bytes_up=_shortened(plain.bytes_up, codec, like))
+
+    return cost
+
+
+def _shortened(plain: Floats, codec: Codec, like: Tree) -> Floats:
+    """The bytes of an update in this code; of one that is smaller than the whole, as much less."""
+    whole = float(tree_nbytes(like))
+    if not whole:
+        return plain
+    short = foreseen(codec, like)
+    return np.where(plain == whole, short, plain * (short / whole))
+
+
+def _offer(algorithm: Algorithm, codec: Codec) -> Any:
+    """What arrives of an offer; made once for each model, so that a cohort still begins with one and the same."""
+    known: dict[tuple[Any, ...], tuple[Offer, Offer]] = {}
+
+    def offer(server: ServerState, client: int, settings: Settings) -> Offer:
+        inner, half = algorithm.offer(server, client, settings), algorithm.local(client, settings)
+        keep = half.keep if isinstance(half, LocalPass) else None
+        mark = (*map(id, inner.params.values()), *map(id, inner.extra.values()), keep)
+        if mark not in known:
+            while len(known) >= _VERSIONS:
+                del known[next(iter(known))]
+            known[mark] = (
+                inner,
+                _arriving(inner, codec, keep),
+            )  # the offer is held too, so that no other can take its ids
+        return known[mark][1]
+
+    return offer
+
+
+def _arriving(inner: Offer, codec: Codec, keep: Any) -> Offer:
+    tree = travelling(inner, keep)
+    address = int.from_bytes(bytes.fromhex(content_hash(tree)[:16]), "little", signed=True) if codec.addressed else 0
+    size = nbytes(codec, tree)
+
+    def encoded() -> bytes:
+        return sent(codec, tree, address)
+
+    if size is None:
+        size = float(len(encoded()))
+    if codec.squeeze is None:
+        return Offer(inner.params, inner.extra, size, encoded)
+    found = decode(codec, encode(codec, tree, address), tree)
+    params = {n: found.get(n, v) for n, v in inner.params.items()}
+    return Offer(params, {n: found[EXTRA + n] for n in inner.extra}, size, encoded)
+
+
+def travelling(offer: Offer, keep: Any = None) -> Tree:
+    """What goes down as one tree: the model without what stays at home, and what else is offered, behind a mark."""
+    model = {n: v for n, v in offer.params.items() if keep is None or not keep(n)}
+    return model | {EXTRA + n: v for n, v in offer.extra.items()}

@@ -1,0 +1,54 @@
+"""The container of all tensors: what goes in comes out, to the last bit; anything else is refused."""
+
+import contextlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from fedfleet.core.container import packed, unpacked
+from fedfleet.core.errors import Refused
+from fedfleet.core.trees import content_hash
+
+KINDS = (
+    np.float16,
+    np.float32,
+    np.float64,
+    np.int8,
+    np.uint8,
+    np.int16,
+    np.uint16,
+    np.int32,
+    np.int64,
+    np.uint64,
+    np.bool_,
+)
+LEAVES = st.sampled_from(KINDS).flatmap(
+    lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
+)
+
+
+@given(
+    st.dictionaries(
+        st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=6), LEAVES, max_size=4
+    )
+)
+def test_any_tree_survives_to_the_last_bit(tree):
+    data = packed(tree)
+    assert packed(tree) == data
+    assert content_hash(unpacked(data)) == content_hash(tree)
+
+
+@given(st.binary(max_size=80))
+def test_other_bytes_are_refused_or_a_tree(data):
+    with contextlib.suppress(Refused):
+        assert all(isinstance(leaf, np.ndarray) for leaf in unpacked(data).values())
+
+
+def test_what_is_cut_off_or_longer_is_refused():
+    data = packed({"w": np.arange(5.0)})
+    for spoilt in (data[:-1], data + b"x", data[:4], b"\x80\x04K\x01."):
+        with pytest.raises(Refused, match="its tensors"):
+            unpacked(spoilt)
