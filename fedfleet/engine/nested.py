@@ -39,6 +39,11 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
             f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
             "use another algorithm"
         )
+    if algorithm.fold.ages:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by how late they are, which the sums of edges do not tell; "
+            "use another algorithm"
+        )
     inside = NestedPass(algorithm, rule, fleet)
 
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
