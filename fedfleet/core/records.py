@@ -101,7 +101,7 @@ _NO_SETTINGS: Settings = {}
 class Context(NamedTuple):
     """What a fold may know about a report beside the report itself; `settings` are those of its assignment.
 
-    `start` is the model that its task was sent with, where the server still has it: `accept` may need it for a stale report.
+    `start` is the model that a stale report's task was sent with, for `accept`; None: the present one.
     A named tuple: one is made for every report.
     """
 

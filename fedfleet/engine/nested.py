@@ -41,8 +41,8 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
         )
     if algorithm.fold.ages:
         raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by how late they are, which the sums of edges do not tell; "
-            "use another algorithm"
+            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by how late they are, which the sums of edges do not "
+            "tell; use another algorithm"
         )
     inside = NestedPass(algorithm, rule, fleet)
 

@@ -52,4 +52,5 @@ def _context(state: RunState, ended: Ending) -> Context:
     asked, slot = ended.wave.asked, ended.task - ended.wave.first
     staleness, client = state.book.version - ended.wave.version, int(asked.clients[slot])
     settings = settings_at(asked, slot) if asked.settings else NO_SETTINGS
-    return Context(staleness, ended.seconds, client, settings, ended.task, ended.wave.server.params)
+    start = ended.wave.server.params if staleness else None
+    return Context(staleness, ended.seconds, client, settings, ended.task, start)

@@ -15,7 +15,7 @@ from annotated_types import Ge, Le
 
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.folding import Aggregate, Entry, Fold, Mean
-from fedfleet.core.limits import Natural, NonNegative, Positive
+from fedfleet.core.limits import Natural, Positive
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Tree, mismatch
@@ -147,7 +147,9 @@ def entering(algorithm: Algorithm, otherwise: str, change: Callable[[Entry, Cont
     """The algorithm's fold in which every report enters otherwise; `otherwise` says what a fold that collects prevents."""
     inner = algorithm.fold
     if not inner.streams:
-        raise BadInput(f"{algorithm.name} has a fold that collects whole reports, so {otherwise}; use one that adds them up")
+        raise BadInput(
+            f"{algorithm.name} has a fold that collects whole reports, so {otherwise}; use one that adds them up"
+        )
 
     def enter(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
         return change(inner.enter(weight, stats, context), context)

@@ -34,7 +34,9 @@ def buffered(
     5
     """
     if batch > concurrency:
-        raise BadInput(f"batch: {batch} places are never free when {concurrency} tasks run; lower batch or raise concurrency")
+        raise BadInput(
+            f"batch: {batch} places are never free when {concurrency} tasks run; lower batch or raise concurrency"
+        )
     # What runs now will be one version older when this commit is made.
     commit, enough, every = Decision(commit=True, drop=max_staleness), _TRIES * max(k, concurrency), lease / _SWEEPS
 
@@ -48,9 +50,9 @@ def buffered(
             answered_at, short = book.now, float(room > 0)
         kept = (answered_at, swept_at, short)
         memory = None if kept == book.kept else kept
-        sweep = swept_at + every
+        sweep = swept_at + every if book.running else math.inf
         until = None if sweep == math.inf else sweep
-        if book.running and book.now >= sweep:
+        if book.now >= sweep:
             wake = book.now + min(refill, every)  # places that this makes free are seen then
             return Decision(wake_at=wake, drop_before=book.now - lease, keep=(answered_at, book.now, short))
         if book.selected >= enough and not (book.running or book.asking):

@@ -117,7 +117,9 @@ def _rounds(name: str, rules: _Rules) -> Policy:
     least, few = rules.least(), f"fewer than {fewest} clients could be selected"
     ask = Decision(cohort, at_least=least if rules.if_few == "wait" else 0)
     waits = seconds == math.inf  # as long as it takes, whatever a selector thinks of it
-    late = rules.max_staleness  # without a new model nobody becomes staler; with it, who is `late` versions old now is too old
+    late = (
+        rules.max_staleness
+    )  # without a new model nobody becomes staler; with it, who is `late` versions old now is too old
     commit, drop = Decision(commit=True, drop=late), late + 1 if late else 0
 
     def decide(book: Book) -> Decision:
@@ -138,7 +140,8 @@ def _rounds(name: str, rules: _Rules) -> Policy:
             return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop)
         return commit
 
-    return Policy(name, decide, cohort, least=least, patience=seconds, doubts=_doubts(rules))
+    patience = math.inf if late else seconds
+    return Policy(name, decide, cohort, least=least, patience=patience, doubts=_doubts(rules))
 
 
 def _doubts(rules: _Rules) -> tuple[str, ...]:

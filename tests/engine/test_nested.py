@@ -24,7 +24,7 @@ from fedfleet.engine.nested import (
     visits_of,
 )
 from fedfleet.learn.averaging import fedavg
-from fedfleet.learn.zoo import local_only
+from fedfleet.learn.zoo import fedavg_plus, fedbuff, local_only, stale_fedavg
 from fedfleet.testing.toys import consensus
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
@@ -226,4 +226,10 @@ def test_an_edge_exchanges_one_model_and_holds_what_its_devices_hold():
 @pytest.mark.parametrize("algorithm", [consensus(remembers=True), local_only()], ids=["remembers", "personal"])
 def test_what_devices_keep_for_themselves_cannot_be_nested(algorithm):
     with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' keeps something on every device"):
+        nested(algorithm, no_rule(), TWO.local.fleet)
+
+
+@pytest.mark.parametrize("algorithm", [stale_fedavg(), fedbuff(), fedavg_plus()], ids=lambda a: a.name)
+def test_what_counts_by_its_age_cannot_be_nested(algorithm):
+    with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' weighs reports by how late they are"):
         nested(algorithm, no_rule(), TWO.local.fleet)
