@@ -20,6 +20,7 @@ from fedfleet.core.intervals import Traces, traces
 from fedfleet.core.parts import Algorithm, DeviceSource, Plan, Policy, Selector, World
 from fedfleet.core.records import NOTHING, Book, ClientScores, Cost, Decision, Floats, Ints, Keys, Roster, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.pace.buffered import buffered as paced_by_buffer
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import IfFew, deadline, readiness
 from fedfleet.runtime.simulate import Simulation, simulate
@@ -130,13 +131,21 @@ class Pace:
     min_clients: int
     factor: float
     if_few: IfFew = "fail"
+    max_staleness: int = 0
 
     def policy(self, scale: float = 1.0) -> Policy:
         """The policy with all its times multiplied by `scale`."""
         least = min(self.min_clients, self.cohort)
         common = {
             "t_break": self.t_break * scale, "min_clients": least, "min_share": 0.25, "if_few": self.if_few,
+            "max_staleness": self.max_staleness,
         }  # fmt: skip
+        if self.kind == "buffered":
+            return paced_by_buffer(
+                k=1 + self.min_clients, concurrency=self.cohort, max_staleness=self.max_staleness or None,
+                lease=self.seconds * scale if self.factor > 1 else math.inf, refill=self.t_break * scale,
+                batch=max(1, self.cohort - 2),
+            )  # fmt: skip
         if self.kind == "eager_commits":
             return commits_at(self.cohort, max(1, self.cohort - 1), t_break=self.t_break * scale)
         if self.kind == "readiness":
@@ -150,7 +159,7 @@ def paces(*kinds: str) -> st.SearchStrategy[Pace]:
     """Random policies; `eager_commits` commits without dropping, the others are the package's own."""
     return st.builds(
         Pace,
-        kind=st.sampled_from(kinds or ("readiness", "deadline", "eager_commits")),
+        kind=st.sampled_from(kinds or ("readiness", "deadline", "eager_commits", "buffered")),
         cohort=st.integers(1, 4),
         seconds=st.integers(1, 60).map(float),
         t_break=st.integers(1, 20).map(float),
@@ -158,6 +167,7 @@ def paces(*kinds: str) -> st.SearchStrategy[Pace]:
         min_clients=st.integers(0, 2),
         factor=st.sampled_from([1.0, 1.5, 2.0]),
         if_few=st.sampled_from(["fail", "wait"]),
+        max_staleness=st.sampled_from([0, 0, 1, 2]),
     )
 
 

@@ -71,6 +71,7 @@ class Fold:
     context)` says how a report enters the sums. `bound` limits each element, or each element of a leaf by its name;
     `total_weight` the weights of one sum; `fine` names leaves of small scale, which take two limbs. `denominator` replaces the
     total weight. With `combine` a fold collects instead of streaming: it gets all reports in the order of their tasks.
+    `ages`: how a report enters depends on its staleness, so that sums that an edge forwards will not do.
     """
 
     like: Callable[[ServerState], Tree]
@@ -80,6 +81,7 @@ class Fold:
     fine: Callable[[str], bool] | None = None
     denominator: float | None = None
     combine: Callable[[Collected], Tree | None] | None = None
+    ages: bool = False
 
     @property
     def streams(self) -> bool:

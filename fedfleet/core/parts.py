@@ -137,7 +137,8 @@ class Policy:
 
     What it must remember is in the book: `initial` is `Book.kept` at the start, `Decision.keep` replaces it. What can be known of
     its rounds before the run serves to warn of those that can never succeed: with fewer than `least` selected clients, or if
-    nobody reports within `patience` seconds. `doubts` are sentences about its own parameters.
+    nobody reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says how many
+    it wants. `prompt`: it counts reports one by one, and so is asked after each, even where it is woken at the same instant.
     """
 
     name: str
@@ -147,6 +148,8 @@ class Policy:
     least: int = 1
     patience: float = math.inf
     doubts: tuple[str, ...] = ()
+    prompt: bool = False
+    key: str = "cohort"
 
 
 # ---- where: the world as sources, pure functions of (clients, time), vectorised ----------------------------------

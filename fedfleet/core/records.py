@@ -101,6 +101,7 @@ _NO_SETTINGS: Settings = {}
 class Context(NamedTuple):
     """What a fold may know about a report beside the report itself; `settings` are those of its assignment.
 
+    `start` is the model that a stale report's task was sent with, for `accept`; None: the present one.
     A named tuple: one is made for every report.
     """
 
@@ -109,6 +110,7 @@ class Context(NamedTuple):
     client: int
     settings: Settings = _NO_SETTINGS
     task: int = -1
+    start: Tree | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,17 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "fedyogi": "fedfleet.learn.zoo:fedyogi",
         "fedkd": "fedfleet.learn.zoo:fedkd",
         "fetchsgd": "fedfleet.learn.zoo:fetchsgd",
+        "stale_fedavg": "fedfleet.learn.zoo:stale_fedavg",
+        "fedbuff": "fedfleet.learn.zoo:fedbuff",
+        "fedasync": "fedfleet.learn.zoo:fedasync",
+        "fedavg_plus": "fedfleet.learn.zoo:fedavg_plus",
     },
     "selectors": {"uniform": "fedfleet.choose.uniform:uniform"},
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",
         "deadline": "fedfleet.pace.rounds:deadline",
         "overcommit": "fedfleet.pace.overcommit:overcommit",
+        "buffered": "fedfleet.pace.buffered:buffered",
     },
     "folds": {"mean": "fedfleet.learn.folds:mean"},
     "codecs": {

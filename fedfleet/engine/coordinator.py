@@ -85,7 +85,7 @@ def _task_ended(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) -> Re
         raise RunFailed(f"task {fact.task} of client {fact.client} ended, but it is not running: reported twice?")
     state, now = task_ended(state, fact, wave), fact.time
     # A wake-up is due at this very instant: by then everyone who arrives now is there, and the policy sees them together.
-    if now == state.wake:
+    if now == state.wake and not plan.pace.prompt:
         return Reaction(state)
     return consult(plan, state)
 

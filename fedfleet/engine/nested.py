@@ -44,6 +44,11 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
             f"edge.use = {rule.name!r}: up and down make small what a device and the server exchange, and edges forward exact sums "
             "that no codec takes; leave up and down out of [algorithm], or remove [edge]"
         )
+    if algorithm.fold.ages:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by how late they are, which the sums of edges do not "
+            "tell; use another algorithm"
+        )
     inside = NestedPass(algorithm, rule, fleet)
 
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:

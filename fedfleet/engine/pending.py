@@ -51,6 +51,6 @@ def evaluate_command(state: RunState) -> Evaluate:
 def _context(state: RunState, ended: Ending) -> Context:
     asked, slot = ended.wave.asked, ended.task - ended.wave.first
     staleness, client = state.book.version - ended.wave.version, int(asked.clients[slot])
-    return Context(
-        staleness, ended.seconds, client, settings_at(asked, slot) if asked.settings else NO_SETTINGS, ended.task
-    )
+    settings = settings_at(asked, slot) if asked.settings else NO_SETTINGS
+    start = ended.wave.server.params if staleness else None
+    return Context(staleness, ended.seconds, client, settings, ended.task, start)

@@ -76,7 +76,9 @@ def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFac
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         model, change = set_apart(aggregate, _BESIDE)
         moved = scaled.apply(server, model)
-        share = aggregate.weight / facts.clients  # reports carry their change over their weight, so that this is the sum
+        share = (
+            aggregate.weight / facts.clients
+        )  # reports carry their change over their weight, so that this is the sum
         control = {_BESIDE + n: server.extra[_BESIDE + n] + share * v for n, v in change.items()}
         return replace(moved, extra={**moved.extra, **control})
 
@@ -85,7 +87,11 @@ def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFac
         with_term(algorithm, _TOWARDS_ALL), "it can have no control variates", lambda p: _remembering(p, algorithm.name)
     )
     found = replace(
-        with_extra(corrected, _controls), name="scaffold", init=init, fold=replace(algorithm.fold, like=like), apply=apply
+        with_extra(corrected, _controls),
+        name="scaffold",
+        init=init,
+        fold=replace(algorithm.fold, like=like),
+        apply=apply,
     )
     found.local(0, NO_SETTINGS)  # so that what cannot be corrected is refused before anything runs
     return found
@@ -160,7 +166,9 @@ def dynamic(
     def fleet_mean(server: ServerState, mean: Tree, count: int) -> tuple[Tree, Tree]:
         moved = weights_of(mean)
         drift = {n: server.extra.get(f"drift/{n}", 0.0) + (count / facts.clients) * d for n, d in moved.items()}
-        return {f"drift/{n}": v for n, v in drift.items()}, {n: d + drift[n] if n in drift else d for n, d in mean.items()}
+        return {f"drift/{n}": v for n, v in drift.items()}, {
+            n: d + drift[n] if n in drift else d for n, d in mean.items()
+        }
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         rule = with_rule(algorithm, lambda state, mean: fleet_mean(state, mean, aggregate.count))

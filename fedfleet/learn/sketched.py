@@ -137,7 +137,9 @@ class Table:
         """[n, size] -> [n, rows, columns], of numpy's arrays or torch's; linear."""
         order, signs = self._at_hand(flat)
         deals = order.shape[1] // self.columns
-        laid = [(flat[:, o] * s).reshape(len(flat), deals, self.columns).sum(1) for o, s in zip(order, signs, strict=True)]
+        laid = [
+            (flat[:, o] * s).reshape(len(flat), deals, self.columns).sum(1) for o, s in zip(order, signs, strict=True)
+        ]
         if isinstance(flat, np.ndarray):
             return np.stack(laid, 1)
         import torch

@@ -8,6 +8,8 @@ from fedfleet.learn.drifts import controlled, dynamic
 from fedfleet.learn.normalised import normalised
 from fedfleet.learn.servers import with_adagrad, with_adam, with_momentum, with_yogi
 from fedfleet.learn.sketched import sketched
+from fedfleet.learn.staleness import damped, mixing, stepping
+from fedfleet.learn.surgery import surgery
 from fedfleet.learn.terms import proximal
 
 fedprox = method(proximal, fedavg)
@@ -22,13 +24,20 @@ fedadam = method(with_adam, fedavg)
 fedyogi = method(with_yogi, fedavg)
 fedkd = method(distilled, fedavg)
 fetchsgd = method(sketched, fedavg)
+stale_fedavg = method(damped, fedavg)
+fedbuff = method(stepping, fedavg)
+fedasync = method(mixing, fedavg)
+fedavg_plus = method(surgery, fedavg)
 
 __all__ = [
     "centralized",
     "fedadagrad",
     "fedadam",
+    "fedasync",
     "fedavg",
+    "fedavg_plus",
     "fedavgm",
+    "fedbuff",
     "feddyn",
     "fedkd",
     "fednova",
@@ -37,4 +46,5 @@ __all__ = [
     "fetchsgd",
     "local_only",
     "scaffold",
+    "stale_fedavg",
 ]

@@ -107,7 +107,7 @@ def cure(found: Failures) -> str:
 
 
 def _too_late(found: Failures) -> str:
-    more = 'raise pace.seconds, or wait for clients as long as they need with pace.use = "readiness"'
+    more = 'raise pace.seconds or pace.lease, or wait for clients as long as they need with pace.use = "readiness"'
     if found.fastest is None:
         return f"nobody reported within the {found.waited:,.4g} s after which tasks were given up; {more}"
     return (

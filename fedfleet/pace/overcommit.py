@@ -48,7 +48,11 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         )  # the small slack keeps 1.1 * 10 = 11.000000000000002 at eleven
 
     return replace(
-        policy, name=f"overcommit({policy.name})", decide=decide, initial=(*_Asked(), *policy.initial)
+        policy,
+        name=f"overcommit({policy.name})",
+        decide=decide,
+        initial=(*_Asked(), *policy.initial),
+        key=f"policy.{policy.key}",
     )  # what can be known of the rounds of `policy` holds for these too
 
 

@@ -4,6 +4,10 @@ Both follow FLHetBench: t_break passes before each round; fewer than `min_client
 `min_share` of the cohort successful, fails the round (supplement, section III): it counts, and the model stays. So a fleet
 in which nobody can be reached for an hour burns a round every t_break; with `if_few = "wait"`, which is not the paper's, a
 round begins when as many can be reached at once as it needs to succeed.
+
+With `max_staleness` above 0 nobody who is late is dropped at once: their reports are folded by whichever later round they reach,
+as long as no more than so many models were made meanwhile, and count in its success as in FLHetBench. Until then they are busy.
+A round still ends by its own clients, and one that failed makes nobody staler.
 """
 
 from __future__ import annotations
@@ -29,16 +33,19 @@ def readiness(
     min_clients: Natural = 2,
     min_share: Fraction = 0.1,
     if_few: IfFew = "fail",
+    max_staleness: Natural = 0,
 ) -> Policy:
-    """Commit as soon as a share of the selected clients has reported; the rest is dropped.
+    """Commit as soon as a share of the selected clients has reported; the rest is dropped, or folded late.
 
     A share of the selected that is less than `min_share` of the cohort is enough for success too. `if_few` says what becomes of
-    a round for which too few clients can be reached: it fails, or it waits for them.
+    a round for which too few clients can be reached: it fails, or it waits for them. Reports that come up to
+    `max_staleness` versions late are folded by a later round; what is older is dropped.
 
     >>> readiness(3).decide(Book(now=20.0)).ask
     3
     """
-    return _rounds("readiness", _Rules(cohort, ready_share, math.inf, t_break, min_clients, min_share, if_few))
+    rules = _Rules(cohort, ready_share, math.inf, t_break, min_clients, min_share, if_few, max_staleness)
+    return _rounds("readiness", rules)
 
 
 def deadline(
@@ -49,14 +56,16 @@ def deadline(
     min_clients: Natural = 2,
     min_share: Fraction = 0.1,
     if_few: IfFew = "fail",
+    max_staleness: Natural = 0,
 ) -> Policy:
-    """Commit what has arrived after a fixed time, or earlier if everyone has reported; the rest is dropped.
+    """Commit what has arrived after a fixed time, or earlier if everyone has reported; the rest is dropped, or folded late.
 
     The time counts from the first broadcast of the round; where a selector says when its reports are due, that holds
     instead. A report that arrives exactly at the deadline counts. `if_few` says what becomes of a round for which too few
-    clients can be reached: it fails, or it waits for them.
+    clients can be reached: it fails, or it waits for them. Reports that come up to `max_staleness` versions late are folded by a
+    later round (FLHetBench's BiasPrompt+ allows 5); what is older is dropped.
     """
-    return _rounds("deadline", _Rules(cohort, 1.0, seconds, t_break, min_clients, min_share, if_few))
+    return _rounds("deadline", _Rules(cohort, 1.0, seconds, t_break, min_clients, min_share, if_few, max_staleness))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +79,7 @@ class _Rules:
     min_clients: int
     min_share: float
     if_few: IfFew
+    max_staleness: int
 
     def ready(self, selected: int) -> int:
         """How many reports end the wait. The small slack keeps 0.14 * 50 = 7.000000000000001 at seven."""
@@ -107,6 +117,10 @@ def _rounds(name: str, rules: _Rules) -> Policy:
     least, few = rules.least(), f"fewer than {fewest} clients could be selected"
     ask = Decision(cohort, at_least=least if rules.if_few == "wait" else 0)
     waits = seconds == math.inf  # as long as it takes, whatever a selector thinks of it
+    late = (
+        rules.max_staleness
+    )  # without a new model nobody becomes staler; with it, who is `late` versions old now is too old
+    commit, drop = Decision(commit=True, drop=late), late + 1 if late else 0
 
     def decide(book: Book) -> Decision:
         if book.asking:
@@ -115,17 +129,19 @@ def _rounds(name: str, rules: _Rules) -> Policy:
         if book.wanted == 0:
             start = book.opened_at + t_break
             return ask if book.now >= start else Decision(0, start)
-        if selected < fewest:
-            return Decision(abandon=few, drop=0)
+        if selected < fewest:  # what came late would be lost with the round
+            return commit if late and book.arrived >= rules.success(book.wanted) else Decision(abandon=few, drop=drop)
         end = book.first_sent_at + seconds if waits or book.due is None else book.due
-        if book.now < end and book.arrived < math.ceil(share * selected - 1e-9) and book.running:
+        arrived, running = (book.own_arrived, book.own_running) if late else (book.arrived, book.running)
+        if book.now < end and arrived < math.ceil(share * selected - 1e-9) and running:
             return _wait_until(end)
         need = rules.need(book.wanted, selected)
         if book.arrived < need:
-            return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=0)
-        return Decision(commit=True, drop=0)
+            return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop)
+        return commit
 
-    return Policy(name, decide, cohort, least=least, patience=seconds, doubts=_doubts(rules))
+    patience = math.inf if late else seconds
+    return Policy(name, decide, cohort, least=least, patience=patience, doubts=_doubts(rules))
 
 
 def _doubts(rules: _Rules) -> tuple[str, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -27,20 +26,26 @@ def jobs_for(plan: Plan, world: World, memory: ClientMemory, tasks: Iterable[int
     """The complete work of each task, from the model version that it was sent with."""
     algorithm, data, seed = plan.algorithm, world.data, plan.seed
     jobs: list[Job] = []
-    wave: Wave | None = None
-    columns: tuple[list[Any], ...] = ()
-    for task, own in zip(tasks, waves, strict=True):
-        if own is not wave:  # tasks of one wave come together: its columns become plain lists once
-            wave = own
-            columns = tuple(c.tolist() for c in (own.asked.clients, own.keys, own.asked.steps, own.asked.share))
-        slot = task - own.first
-        client, key, steps, share = (column[slot] for column in columns)
-        settings = settings_at(own.asked, slot) if own.asked.settings else NO_SETTINGS
-        rows = training_rows(data, client, own.round, share)
-        offer, local = algorithm.offer(own.server, client, settings), algorithm.local(client, settings)
-        remembered = memory.of_task(task) if memory.lent else NO_MEMORY
-        jobs.append(Job(task, client, key, seed, offer, local, rows, steps, remembered, settings, own.round, own.time))
+    for own, group in _by_wave(tasks, waves):
+        asked, slots = own.asked, np.array(group, np.int64) - own.first
+        columns = (c[slots].tolist() for c in (asked.clients, own.keys, asked.steps, asked.share))
+        for task, client, key, steps, share in zip(group, *columns, strict=True):
+            settings = settings_at(asked, task - own.first) if asked.settings else NO_SETTINGS
+            rows = training_rows(data, client, own.round, share)
+            offer, local = algorithm.offer(own.server, client, settings), algorithm.local(client, settings)
+            known = memory.of_task(task) if memory.lent else NO_MEMORY
+            jobs.append(Job(task, client, key, seed, offer, local, rows, steps, known, settings, own.round, own.time))
     return jobs
+
+
+def _by_wave(tasks: Iterable[int], waves: Iterable[Wave]) -> list[tuple[Wave, list[int]]]:
+    """Tasks that stand together with the wave that they were sent in: a buffer holds a few of each of many waves."""
+    found: list[tuple[Wave, list[int]]] = []
+    for task, wave in zip(tasks, waves, strict=True):
+        if not found or found[-1][0] is not wave:
+            found.append((wave, []))
+        found[-1][1].append(task)
+    return found
 
 
 def training_rows(data: DataSource, client: int, round: int, share: float) -> Ints:

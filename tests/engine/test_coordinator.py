@@ -152,6 +152,23 @@ def test_everyone_who_arrives_exactly_at_the_deadline_counts():
     assert state.phase is Phase.GATHERING
 
 
+def test_a_prompt_policy_is_asked_after_each_arrival_even_when_it_is_woken_then():
+    # All four arrive at 8, when it wakes; one that counts reports makes two models of two, not one of four.
+    def decide(book):
+        if book.arrived >= 2:
+            return Decision(commit=True)
+        return (
+            Decision(ask=4)
+            if book.now == 0 and not book.asking and not book.selected
+            else Decision(wake_at=book.now + 4)
+        )
+
+    for prompt, sizes in ((True, [2, 2]), (False, [4])):
+        plan = toy_plan(Policy("counts", decide, 4, prompt=prompt), 4, stop=Stop(virtual_seconds=12.0))
+        events, _ = events_of(plan, world_of(even_fleet(4, 8.0), steady=True))
+        assert [e.folded for e in only(ModelCommitted, events)] == sizes
+
+
 def test_who_has_not_arrived_at_the_deadline_is_dropped():
     _, outcomes, commands = at_the_deadline(toy_plan(deadline(4, seconds=10.0), 4), [1, 3])
     assert outcomes[0].tasks.tolist() == [0, 2]

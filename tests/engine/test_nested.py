@@ -27,7 +27,7 @@ from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.codecs.integers import int8
 from fedfleet.learn.compression import compressed
 from fedfleet.learn.override import overridden
-from fedfleet.learn.zoo import local_only
+from fedfleet.learn.zoo import fedavg_plus, fedbuff, local_only, stale_fedavg
 from fedfleet.testing.toys import consensus
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
@@ -237,3 +237,9 @@ def test_edges_refuse_codecs_in_one_sentence(way):
     coded = overridden(fedavg(), ((np.array([1]), compressed(fedavg(), **{way: [int8()]})),), 2)
     with pytest.raises(BadInput, match="'nothing': up and down make small what a device and the server exchange"):
         nested(coded, no_rule(), TWO.local.fleet)
+
+
+@pytest.mark.parametrize("algorithm", [stale_fedavg(), fedbuff(), fedavg_plus()], ids=lambda a: a.name)
+def test_what_counts_by_its_age_cannot_be_nested(algorithm):
+    with pytest.raises(BadInput, match=f"edge.use = 'nothing': '{algorithm.name}' weighs reports by how late they are"):
+        nested(algorithm, no_rule(), TWO.local.fleet)

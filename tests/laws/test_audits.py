@@ -21,12 +21,16 @@ BASE = {
     "stop": {"rounds": 6},
     "run": {"checkpoint_every": 1},
 }  # fmt: skip
-# Of parts with required parameters, what to give them.
-POLICIES = {"overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}}, "deadline": {"seconds": 60.0}}
+# What to give policies, where it is not a cohort of four; late reports are folded where a policy can let them in.
+POLICIES = {
+    "overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}},
+    "deadline": {"cohort": 4, "seconds": 60.0, "max_staleness": 2},
+    "buffered": {"k": 2, "concurrency": 4, "max_staleness": 5, "lease": 3600.0, "refill": 10.0},
+}
 
 
 def paced(name):
-    return {"use": name, **({} if name == "overcommit" else {"cohort": 4}), **POLICIES.get(name, {})}
+    return {"use": name, **POLICIES.get(name, {"cohort": 4})}
 
 
 def cases():

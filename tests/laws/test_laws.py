@@ -193,12 +193,28 @@ def some_poisoned(poisoned):
 @law
 @given(fleets(), paces("readiness", "deadline"), horizons, st.sets(st.integers(0, 6), max_size=2), st.booleans())
 def test_memory_advances_only_when_a_report_is_folded(fleet, pace, horizon, poisoned, eager):
+    pace = replace(pace, max_staleness=0)  # late reports have a law of their own
     events, end = run(fleet, pace, horizon=horizon, rounds=8, algorithm=some_poisoned(poisoned), eager=eager)
     client = {e.first + i: c for e in only(TasksSent, events) for i, c in enumerate(e.clients.tolist())}
     folded = Counter(client[t] for e in only(ReportsGathered, events) for t in e.tasks.tolist())
     assert {c: int(end.memory.of(c)["toy"]["count"][0]) for c in end.memory.own} == dict(folded)
     assert not poisoned & set(end.memory.own)
     assert {e.client for e in only(ReportRejected, events)} <= poisoned
+
+
+@law
+@given(fleets(), paces(), horizons, st.booleans())
+def test_a_folded_task_leaves_the_memory_that_it_was_sent_with_moved_on_by_one(fleet, pace, horizon, eager):
+    # A client whose report waits to be folded may be asked again before that: then the later task's memory stands.
+    events, end = run(fleet, pace, horizon=horizon, rounds=8, algorithm=consensus(remembers=True), eager=eager)
+    known, client, lent = {}, {}, {}
+    for event in events:
+        if isinstance(event, TasksSent):
+            for task, who in enumerate(event.clients.tolist(), start=event.first):
+                client[task], lent[task] = who, known.get(who, 0)
+        elif isinstance(event, ReportsGathered):
+            known |= {client[task]: lent[task] + 1 for task in event.tasks.tolist()}
+    assert {c: int(end.memory.of(c)["toy"]["count"][0]) for c in end.memory.own} == known
 
 
 def test_the_law_of_memory_has_cases_of_every_kind():

@@ -70,7 +70,7 @@ def small(spec: dict[str, Any]) -> dict[str, Any]:
         inner = {"use": inner}
     if pace.get("use") == "overcommit":
         pace["policy"] = inner
-    inner["cohort"] = 3
+    inner |= {"k": 2, "concurrency": 3, "batch": 1} if inner.get("use") == "buffered" else {"cohort": 3}
     spec["stop"] = {**spec.get("stop", {}), "rounds": 2}
     return spec
 

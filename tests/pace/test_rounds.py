@@ -5,10 +5,13 @@ import math
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import ModelCommitted
+from fedfleet.core.events import ModelCommitted, TasksDropped, TasksSent
 from fedfleet.core.records import NOTHING, Book, Decision, Stop
+from fedfleet.measure.participation import staleness_histogram
+from fedfleet.measure.tasks import task_table
 from fedfleet.pace.rounds import deadline, readiness
 from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
+from tests.worlds import plain as shown
 
 BOTH = pytest.mark.parametrize("make", [readiness, deadline])
 
@@ -149,6 +152,7 @@ def test_a_share_that_decides_alone_is_said():
 
 def test_how_long_a_policy_waits_for_reports_is_known():
     assert (deadline(4, seconds=7.0).patience, readiness(4).patience) == (7.0, math.inf)
+    assert deadline(4, seconds=7.0, max_staleness=1).patience == math.inf
 
 
 def test_min_share_is_not_raised_by_rounding():
@@ -190,3 +194,64 @@ def test_no_deadline_needs_no_timer():
 def test_policies_say_their_name_and_cohort():
     assert (readiness(7).name, readiness(7).cohort) == ("readiness", 7)
     assert (deadline(7).name, deadline(7).cohort) == ("deadline", 7)
+
+
+# ---- late reports -----------------------------------------------------------------------------------------------------
+
+
+def late(**changes):
+    """A round of four in which two more work on an older model."""
+    return waiting(**{"running": 6, "own_running": 4, **changes})
+
+
+@BOTH
+def test_whoever_is_late_may_go_on_as_long_as_its_model_is_young_enough(make):
+    done = {"arrived": 4, "own_arrived": 4, "running": 2, "own_running": 0}
+    assert make(4, max_staleness=3).decide(late(**done)) == Decision(commit=True, drop=3)
+    assert make(4).decide(late(**done)) == Decision(commit=True, drop=0)
+
+
+@BOTH
+def test_a_round_ends_by_its_own_clients(make):
+    policy = make(4, max_staleness=3)
+    assert not policy.decide(late(arrived=4, own_arrived=2, running=2, own_running=2)).commit
+    assert policy.decide(late(arrived=3, own_arrived=3, running=2, own_running=0)).commit
+
+
+def test_late_reports_count_in_the_success_of_a_round():
+    at_the_end = {"now": 140.0, "own_arrived": 1, "own_running": 3}
+    policy = deadline(4, seconds=120.0, min_share=0.5, max_staleness=3)
+    assert policy.decide(late(arrived=2, running=4, **at_the_end)) == Decision(commit=True, drop=3)
+    failed = policy.decide(late(arrived=1, running=5, **at_the_end))
+    assert failed == Decision(abandon="1 of at least 2 reports arrived", drop=4), "nobody became staler by that"
+
+
+def test_enough_late_reports_make_up_for_clients_that_are_not_there():
+    alone = {"selected": 1, "answered": True, "own_running": 1, "running": 3}
+    assert deadline(4, max_staleness=3).decide(late(arrived=1, **alone)) == Decision(commit=True, drop=3)
+    assert deadline(4, max_staleness=3).decide(late(**alone)).abandon
+    assert deadline(4).decide(late(arrived=1, **alone)).abandon
+
+
+def test_a_straggler_is_folded_late_and_busy_until_then_and_dropped_beyond():
+    fleet = even_fleet(3, [4.0, 4.0, 34.0])
+    policy = {s: deadline(3, seconds=10.0, t_break=2.0, min_clients=1, max_staleness=s) for s in (0, 1, 5)}
+    logs = {
+        s: events_of(toy_plan(p, 3, stop=Stop(rounds=8)), world_of(fleet, steady=True))[0] for s, p in policy.items()
+    }
+    late_by = {s: staleness_histogram(task_table(log)).tolist() for s, log in logs.items()}
+    assert late_by[0] == late_by[1] == [16]
+    # Sent at 2 and back at 36: rounds of two took place meanwhile, each of 2 + 4 seconds after the first of 12.
+    assert len(late_by[5]) == 5 and late_by[5][1:] == [0, 0, 0, 1]
+    sizes = [len(e.clients) for e in only(TasksSent, logs[5])]
+    assert sizes[:5] == [3, 2, 2, 2, 2], "whoever still works is busy"
+    assert len(only(TasksDropped, logs[1])) >= 1
+
+
+@pytest.mark.parametrize("make", [readiness, deadline])
+def test_no_staleness_allowed_is_the_run_that_it_was(make):
+    fleet = even_fleet(6, [1.0, 2.0, 3.0, 40.0, 50.0, 200.0])
+    plain, said = (
+        events_of(toy_plan(p, 6, stop=Stop(rounds=6)), world_of(fleet))[0] for p in (make(4), make(4, max_staleness=0))
+    )
+    assert [shown(e) for e in plain] == [shown(e) for e in said]

@@ -41,6 +41,10 @@ SCENARIOS = {
     "asynchronous with memory": {
         **BASE, "algorithm": {"use": "controlled"}, "pace": {"use": "refilling", "enough": 3, "concurrency": 6},
     },
+    "asynchronous with older models": {
+        **BASE, "algorithm": {"use": "fedasync"},
+        "pace": {"use": "buffered", "k": 2, "concurrency": 6, "max_staleness": 9, "lease": 7200.0, "refill": 7.0},
+    },
 }  # fmt: skip
 
 

@@ -87,7 +87,7 @@ def never_together(plan: Plan, world: World) -> list[str]:
             "world.states"
         ]
     return [
-        f"rounds will be smaller than pace.cohort = {pace.cohort}: {where}; lower pace.cohort, or change world.states"
+        f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change world.states"
     ]
 
 

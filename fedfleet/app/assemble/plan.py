@@ -117,5 +117,5 @@ def _check_cohort(pace: Policy, clients: int, what: str) -> None:
     if pace.cohort > clients:
         raise BadInput(
             f"pace: {pace.name!r} wants {pace.cohort} clients at once, which is larger than the fleet of {clients} {what}; "
-            "lower that number or raise world.clients"
+            f"lower pace.{pace.key} or raise world.clients"
         )

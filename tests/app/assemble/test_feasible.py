@@ -142,6 +142,8 @@ def test_doubts_of_a_spec_name_its_keys():
     assert "pace.min_share = 0.1 decides nothing" in share
     (few,) = doubted(world={"clients": 20, "states": {"use": "daily", "ready": 0.1}}, pace={"cohort": 20})
     assert "rounds will be smaller than pace.cohort = 20" in few
+    (few,) = doubted(world={"clients": 20, "states": {"use": "daily", "ready": 0.1}}, pace={"use": "buffered"})
+    assert "lower pace.concurrency, or change world.states" in few
 
 
 def test_a_model_larger_than_every_device_is_refused_and_than_some_is_doubted():

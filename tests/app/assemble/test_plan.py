@@ -12,6 +12,10 @@ from fedfleet.core.trees import tree_nbytes
     ("table", "says"),
     [
         ({"pace": {"cohort": 101}}, "larger than the fleet of 100"),
+        (
+            {"pace": {"use": "buffered", "concurrency": 101}},
+            "larger than the fleet of 100 clients; lower pace.concurrency",
+        ),
         ({"world": {"clients": 400}}, "use fewer clients"),
         ({"world": {"data": {"use": "by_owner"}}}, "does not say; use dirichlet"),
         ({"world": {"devices": {"use": "device_file", "path": "none.json"}}}, "no file none.json"),

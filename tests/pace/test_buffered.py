@@ -1,0 +1,173 @@
+"""Buffered pacing: by example what it decides, by law what its runs keep to."""
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import (
+    CandidatesSeen,
+    ModelCommitted,
+    ReportsGathered,
+    RoundFailed,
+    TaskArrived,
+    TaskLost,
+    TasksDropped,
+    TasksSent,
+)
+from fedfleet.core.records import NOTHING, Book, Decision, Stop
+from fedfleet.measure.participation import staleness_histogram
+from fedfleet.measure.tasks import task_table
+from fedfleet.pace.buffered import buffered
+from tests.worlds import even_fleet, events_of, fleets, only, toy_plan, world_of
+
+law = settings(deadline=None, derandomize=True, max_examples=40)
+
+
+def book(**changes):
+    """Four tasks run since 10, of which nobody has reported at 12."""
+    usual = {"now": 12.0, "sent_at": 10.0, "wanted": 4, "selected": 4, "running": 4, "kept": (10.0, 10.0, 0.0)}
+    return Book(**{**usual, **changes})
+
+
+def small(**changes):
+    return buffered(**{"k": 2, "concurrency": 4, "refill": 5.0, **changes})
+
+
+def run(policy, fleet, *, rounds=8, horizon=5000.0, steady=False):
+    plan = toy_plan(policy, len(fleet), stop=Stop(rounds=rounds, virtual_seconds=horizon))
+    return events_of(plan, world_of(fleet, steady=steady))[0]
+
+
+def test_it_fills_all_places_after_the_first_pause():
+    policy = small()
+    assert policy.decide(Book(kept=policy.initial)) == Decision(wake_at=5.0)
+    assert policy.decide(Book(now=5.0, kept=policy.initial)) == Decision(ask=4)
+
+
+def test_with_all_places_taken_it_waits():
+    assert small().decide(book()) is NOTHING
+    assert small(lease=80.0).decide(book()) == Decision(wake_at=20.0)
+
+
+def test_enough_reports_are_committed_and_what_becomes_too_old_is_given_up():
+    assert small().decide(book(arrived=2, running=2)) == Decision(commit=True)
+    assert small(max_staleness=3).decide(book(arrived=2, running=2)) == Decision(commit=True, drop=3)
+
+
+def test_places_are_refilled_together_when_the_pause_is_over():
+    assert small().decide(book(arrived=1, running=3)) == Decision(wake_at=15.0)
+    assert small().decide(book(now=15.0, arrived=1, running=1)) == Decision(ask=3)
+
+
+def test_places_are_refilled_in_batches_unless_nobody_works():
+    policy = small(k=9, batch=3)
+    assert policy.decide(book(now=20.0, arrived=2, running=2)) is NOTHING
+    assert policy.decide(book(now=20.0, arrived=3, running=1)) == Decision(ask=3)
+    few = book(now=20.0, selected=2, arrived=2, running=0)
+    assert small(k=9, concurrency=2, batch=2).decide(few) == Decision(ask=2)
+
+
+def test_an_ask_that_is_out_grows_at_once():
+    out = book(now=15.0, arrived=1, running=3, wanted=5, asking=True)
+    assert small().decide(out) is NOTHING
+    assert small(k=3).decide(out._replace(arrived=2, running=2)) == Decision(ask=1)
+
+
+def test_too_few_candidates_make_the_next_ask_wait_for_one():
+    short = book(now=10.0, selected=2, running=2, answered=True, kept=(0.0, 0.0, 0.0))
+    told = small().decide(short)
+    assert told == Decision(wake_at=15.0, keep=(10.0, 0.0, 1.0))
+    again = short._replace(now=15.0, answered=False, kept=told.keep)
+    assert small().decide(again) == Decision(ask=2, at_least=1)
+    enough = book(now=15.0, answered=True, kept=told.keep)
+    assert small().decide(enough) == Decision(keep=(15.0, 0.0, 0.0))
+
+
+def test_tasks_lost_at_once_do_not_make_it_ask_in_the_same_instant():
+    assert small().decide(book(now=10.0, running=0, lost=4)) == Decision(wake_at=15.0)
+
+
+def test_a_lease_is_looked_after_every_eighth_of_it():
+    policy = small(lease=80.0)
+    assert policy.decide(book(now=20.0)) == Decision(wake_at=25.0, drop_before=-60.0, keep=(10.0, 20.0, 0.0))
+    assert policy.decide(book(now=95.0)).drop_before == 15.0
+
+
+def test_a_round_that_loses_everything_fails_in_the_end():
+    assert small().decide(book(now=50.0, running=0, selected=79, wanted=79, lost=79)).ask == 4
+    hopeless = small().decide(book(now=50.0, running=0, selected=80, wanted=80, lost=79, arrived=1))
+    assert hopeless == Decision(abandon="1 of 2 reports came")
+
+
+def test_a_batch_that_never_fits_is_refused():
+    with pytest.raises(
+        BadInput, match="batch: 5 places are never free when 4 tasks run; lower batch or raise concurrency"
+    ):
+        buffered(concurrency=4, batch=5)
+
+
+def test_nobody_is_lost_twice_in_one_instant_and_the_run_ends():
+    fleet = even_fleet(5, [math.inf] * 5)
+    events = run(small(concurrency=3), fleet, rounds=3)
+    assert len(only(RoundFailed, events)) == 3
+    asked = Counter(e.time for e in only(CandidatesSeen, events))
+    assert set(asked.values()) == {1}
+    assert len(only(TaskLost, events)) == 3 * 60
+
+
+def test_a_lease_gives_up_whoever_takes_too_long_and_others_take_the_place():
+    fleet = even_fleet(6, [2.0, 2.0, 2.0, 1e9, 1e9, 1e9])
+    policy = buffered(k=2, concurrency=3, lease=16.0, refill=1.0)
+    events = run(policy, fleet, rounds=20, steady=True)
+    assert len(only(ModelCommitted, events)) == 20
+    ages = np.concatenate([e.seconds for e in only(TasksDropped, events)[:-1]])
+    assert len(ages) and ages.min() > 16.0 and ages.max() <= 16.0 * 9 / 8 + 1.0
+
+
+@law
+@given(fleets(), st.integers(1, 4), st.integers(1, 5), st.sampled_from([None, 0, 1, 3]), st.integers(1, 9))
+def test_every_model_is_made_of_exactly_k_reports(fleet, k, concurrency, max_staleness, refill):
+    events = run(
+        buffered(k=k, concurrency=concurrency, max_staleness=max_staleness, refill=float(refill)), fleet, horizon=1500.0
+    )
+    commits = only(ModelCommitted, events)
+    assert sum(len(e.tasks) for e in only(ReportsGathered, events)) == k * len(commits)
+    late = staleness_histogram(task_table(events)) if commits else np.zeros(0)
+    assert max_staleness is None or len(late) <= max_staleness + 1
+
+
+@law
+@given(fleets(), st.integers(1, 3), st.integers(1, 5), st.integers(1, 9))
+def test_staleness_is_the_versions_made_between_sending_and_folding(fleet, k, concurrency, refill):
+    events = run(buffered(k=k, concurrency=concurrency, refill=float(refill)), fleet, horizon=1500.0)
+    sent, version, found, running = {}, 0, [], 0
+    for event in events:
+        match event:
+            case TasksSent():
+                sent |= dict.fromkeys(range(event.first, event.first + len(event.clients)), version)
+                running += len(event.clients)
+                assert running <= concurrency
+            case TaskArrived() | TaskLost():
+                running -= 1
+            case ReportsGathered():
+                found += [version - sent[task] for task in event.tasks.tolist()]
+            case ModelCommitted():
+                version = event.version
+            case _:
+                pass
+    told = staleness_histogram(task_table(events)).tolist()
+    assert told == [found.count(tau) for tau in range(len(told))]
+    assert sum(told) == len(found)
+
+
+@law
+@given(fleets(), st.integers(1, 5), st.integers(1, 9))
+def test_nobody_asks_twice_within_a_pause(fleet, concurrency, refill):
+    events = run(buffered(k=2, concurrency=concurrency, refill=float(refill)), fleet, horizon=1500.0)
+    gaps = np.diff([e.time for e in only(CandidatesSeen, events)])
+    assert (gaps >= refill).all()
