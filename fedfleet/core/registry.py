@@ -20,6 +20,12 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "fedprox": "fedfleet.learn.zoo:fedprox",
         "centralized": "fedfleet.learn.zoo:centralized",
         "local_only": "fedfleet.learn.zoo:local_only",
+        "ft": "fedfleet.learn.zoo:ft",
+        "fedper": "fedfleet.learn.zoo:fedper",
+        "fedrep": "fedfleet.learn.zoo:fedrep",
+        "fedbabu": "fedfleet.learn.zoo:fedbabu",
+        "fedbn": "fedfleet.learn.zoo:fedbn",
+        "ditto": "fedfleet.learn.zoo:ditto",
     },
     "selectors": {"uniform": "fedfleet.choose.uniform:uniform"},
     "policies": {

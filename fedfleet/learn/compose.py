@@ -46,11 +46,16 @@ def method(feature: Builder, inner: Builder) -> Builder:
 
 def with_pass(algorithm: Algorithm, otherwise: str, change: Callable[[LocalPass], LocalPass]) -> Algorithm:
     """The algorithm whose clients' passes are changed in the same way; `otherwise` says why an opaque pass will not do."""
+    last: list[tuple[LocalPass, LocalPass]] = []  # most clients have the very same pass: what it becomes is made once
 
     def local(client: int, settings: Settings) -> LocalPass:
         inner = algorithm.local(client, settings)
         if not isinstance(inner, LocalPass):
             raise BadInput(f"{algorithm.name} has an opaque local pass, so {otherwise}")
-        return change(inner)
+        known = last[0] if last else None
+        if known is None or known[0] is not inner:
+            known = inner, change(inner)
+            last[:] = [known]
+        return known[1]
 
     return replace(algorithm, local=local)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from fedfleet.core.limits import Epochs
 from fedfleet.core.parts import Algorithm
+from fedfleet.learn.home import personalised
+from fedfleet.learn.personal import fine_tuned
 
 
-def featured(algorithm: Algorithm) -> Algorithm:
+def featured(algorithm: Algorithm, *, keep: str | None = None, fine_tune: Epochs | None = None) -> Algorithm:
     """The algorithm with everything around it that was asked for, innermost first; without any of it, the algorithm itself."""
+    if keep is not None:
+        algorithm = personalised(algorithm, keep=keep)
+    if fine_tune is not None:
+        algorithm = replace(fine_tuned(algorithm, tune_epochs=fine_tune), name=algorithm.name)
     return algorithm
