@@ -83,8 +83,8 @@ def at_home(algorithm: Algorithm, home: Names, where: str, none: str) -> Algorit
         server = algorithm.init(params)
         if not like(server):
             raise BadInput(
-                f"{where}: the whole model would stay at home, so that nothing is learnt together; keep fewer leaves, choose a model "
-                "with more layers, or use local_only"
+                f"{where}: the whole model would stay at home, so that nothing is learnt together; keep fewer leaves, choose a "
+                "model with more layers, or use local_only"
             )
         return server
 

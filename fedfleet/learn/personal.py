@@ -1,7 +1,7 @@
 """Personalisation: models that fit their clients, as functions from algorithm to algorithm.
 
-Which layer is the head a method asks of the model (`model`): the last one with parameters that its forward() calls, unless `head` says
-otherwise. An algorithm that is built without a model takes the names that FedFleet's own models have.
+Which layer is the head a method asks of the model (`model`): the last one with parameters that its forward() calls, unless `head`
+says otherwise. An algorithm that is built without a model takes the names that FedFleet's own models have.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def fine_tuned(algorithm: Algorithm, *, tune_epochs: Epochs = 5, tune_lr: Positi
 def with_own_head(algorithm: Algorithm, *, head: str | None = None, model: ModelOf = names_alone) -> Algorithm:
     """FedPer: the head stays home; body and own head are trained together, and only the body is shared.
 
-    Arivazhagan et al. 2019: w_b <- mean of w_b,k after SGD on F_k(w_b, h_k). Read accuracy_clients: the server's head stays untrained.
+    Arivazhagan et al. 2019: w_b <- mean of w_b,k after SGD on F_k(w_b, h_k). Read accuracy_clients: the server's
+    head stays untrained.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> [with_own_head(fedavg()).local(0, {}).keep(name) for name in ("body.bias", "head.bias")]
@@ -70,7 +71,8 @@ def head_then_body(
     """FedRep: first the own head with the body frozen, then the body with the head frozen; only the body is shared.
 
     Collins et al. 2021, with 10 epochs on the head, then those (or the steps) of the algorithm on the body:
-    h_k <- argmin_h F_k(w_b, h), then w_b <- w_b - lr grad_b F_k(w_b, h_k). Read accuracy_clients: the server's head stays untrained.
+    h_k <- argmin_h F_k(w_b, h), then w_b <- w_b - lr grad_b F_k(w_b, h_k). Read accuracy_clients: the server's head
+    stays untrained.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> found = head_then_body(fedavg(epochs=1)).local(0, {})
@@ -100,8 +102,8 @@ def body_alone(
 ) -> Algorithm:
     """FedBABU: the head stays as it was at the start, for everyone; clients train the body, and tune the whole model to be judged.
 
-    Oh et al. 2022, with 5 epochs of tuning: w_b <- mean of w_b,k after SGD on F_k(w_b, h_0). Everyone makes h_0 from the seed, so that
-    it never travels.
+    Oh et al. 2022, with 5 epochs of tuning: w_b <- mean of w_b,k after SGD on F_k(w_b, h_0). Everyone makes h_0 from the seed,
+    so that it never travels.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> found = body_alone(fedavg())
@@ -128,15 +130,15 @@ def with_own_norms(algorithm: Algorithm, *, model: ModelOf = names_alone) -> Alg
     >>> [with_own_norms(fedavg()).local(0, {}).keep(name) for name in ("conv.bias", "norm1.bias")]
     [False, True]
     """
-    none = "fedbn: this model has no layer that normalises, such as BatchNorm or GroupNorm, so that nothing would stay at home"
+    none = "fedbn: this model has no layer that normalises, such as BatchNorm; use fedavg, or a model that has, such as resnet18_gn"
     return replace(at_home(algorithm, Leaves(model().norms), "fedbn", none), name="fedbn")
 
 
 def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm:
     """Ditto: beside the shared model, which is trained as ever, each client trains one of its own, near the one it was offered.
 
-    Li et al. 2021: v_k <- v_k - lr (grad F_k(v_k) + lam (v_k - w)), with the batches of the algorithm; v_k begins as the first w that
-    the client is offered. A client is judged by v_k, or by w if it never took part.
+    Li et al. 2021: v_k <- v_k - lr (grad F_k(v_k) + lam (v_k - w)), with the batches of the algorithm; v_k begins as the first w
+    that the client is offered. A client is judged by v_k, or by w if it never took part.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> with_own_model(fedavg()).local(0, {}).second.own.terms

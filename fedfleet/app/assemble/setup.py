@@ -43,9 +43,10 @@ def caveats(setup: Setup) -> list[str]:
     home = [] if keep is None else [name for name in params if keep(name)]
     if not home:
         return []
+    named = ", ".join(home[:_NAMED]) + (", .." if len(home) > _NAMED else "")
     return [
-        f"{len(home)} of the model's {len(params)} leaves ({', '.join(home[:_NAMED])}{', ..' if len(home) > _NAMED else ''}) stay with "
-        "the clients, and the server's are as they were at the start: read accuracy_clients, since accuracy is no client's"
+        f"{len(home)} of the model's {len(params)} leaves ({named}) stay with the clients, and the server's are as they were at "
+        "the start: read accuracy_clients, since accuracy is no client's"
     ]
 
 
