@@ -1,0 +1,42 @@
+"""What may be put around any algorithm: it reaches every one of them, or is refused in a sentence."""
+
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.registry import names
+from fedfleet.learn.features import featured
+from fedfleet.learn.zoo import fedavg, fedrep, ft
+from tests.testing.registered import built
+
+
+def test_without_anything_the_algorithm_is_itself():
+    plain = fedavg()
+    assert featured(plain) is plain
+
+
+def test_keeping_and_tuning_go_together_and_keep_the_name():
+    found = featured(fedavg(lr=0.3), keep="head.*", fine_tune=3)
+    assert found.name == "fedavg"
+    assert found.local(0, {}).keep("head.bias") and not found.local(0, {}).keep("body.bias")
+    assert (found.tune(0).batches.epochs, found.tune(0).rate, found.tune(0).keep) == (3, 0.3, None)
+
+
+def test_what_is_kept_twice_is_kept_once_and_both_patterns_count():
+    found = featured(fedrep(), keep="norm.*").local(0, {})
+    assert [found.keep(n) for n in ("head.bias", "norm.bias", "body.bias")] == [True, True, False]
+
+
+def test_tuning_twice_is_refused():
+    with pytest.raises(BadInput, match=r"'ft' tunes before it judges already; set algorithm.tune_epochs"):
+        featured(ft(), fine_tune=2)
+
+
+@pytest.mark.parametrize("name", names("algorithms"))
+def test_around_any_algorithm(name):
+    for around in ({"keep": "head.*"}, {"fine_tune": 2}):
+        try:
+            found = featured(built("algorithms", name), **around)
+        except BadInput as wrong:
+            assert name in str(wrong)
+        else:
+            assert found.name == name
