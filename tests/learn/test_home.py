@@ -58,7 +58,7 @@ def test_a_model_of_ones_own_is_looked_up_with_what_stays_home():
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: personalised(fedavg(), keep="tail.*").init(MODEL), r"keep = 'tail.\*' matches no leaf .* body.weight, head.weight"),
+        (lambda: personalised(fedavg(), keep="tail.*").init(MODEL), r"'tail.\*' matches no leaf .* body.weight, head.weight"),
         (lambda: personalised(fedavg(), keep="*").init(MODEL), "nothing is learnt together"),
         (lambda: personalised(local_only(), keep="head.*").init(MODEL), "nothing is learnt together"),
         (lambda: personalised(centralized(), keep="head.*"), "'centralized' trains in one place"),
@@ -71,7 +71,7 @@ def test_what_makes_no_sense_is_refused_before_the_run(make, says):
 
 
 def test_many_leaves_are_not_all_named():
-    with pytest.raises(BadInput, match="l11 and others$"):
+    with pytest.raises(BadInput, match=r"l11 and others$"):
         personalised(fedavg(), keep="x").init({f"l{i}": np.zeros(1) for i in range(40)})
 
 

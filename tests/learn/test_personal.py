@@ -72,8 +72,7 @@ def judged(events):
 
 def frozen_head():
     """FedAvg on the body: the head is everyone's, and never trained."""
-    found = with_pass(fedavg(), "", lambda inner: replace(inner, train=_body))
-    return found
+    return with_pass(fedavg(), "", lambda inner: replace(inner, train=_body))
 
 
 def _body(name):
@@ -191,7 +190,7 @@ def test_the_model_says_which_layer_is_the_head():
     assert models(run(fedper(model=facts))[0]) == models(run(fedper(head="3.*"))[0])
     with pytest.raises(BadInput, match=r"algorithm.head = '9.\*' matches no leaf"):
         run(fedrep(head="9.*", model=facts))
-    with pytest.raises(BadInput, match="algorithm.head: the whole model would stay at home"):
+    with pytest.raises(BadInput, match=r"algorithm.head: the whole model would stay at home"):
         run(fedbabu(head="*"))
 
 
