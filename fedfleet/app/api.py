@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import assemble, chance_of, doubts, executing
+from fedfleet.app.assemble import assemble, caveats, chance_of, doubts, executing
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform
@@ -190,7 +190,7 @@ def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
         )  # fmt: skip
     params = done.state.server.params
     metrics = {
-        **judged(own, params, summary(events, chance=chance_of(setup.task))),
+        **judged(own, params, summary(events, chance=chance_of(setup.task), caveats=caveats(setup))),
         "digest": journal.digest,
         "spec_digest": spec.digest,
     }

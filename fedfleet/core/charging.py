@@ -42,7 +42,7 @@ def derived(algorithm: Algorithm, server: ServerState, asked: Assignments, sampl
             mine.append(i)
     for chain, members in alike.items():
         at = np.array(members, np.int64)
-        for stage in chain.stages():
+        for stage in chain.work():
             seen, steps = work_of(stage.batches, asked.steps[at], asked.share[at], samples[at])
             done[at] += seen
             batches[at] += steps
@@ -61,7 +61,7 @@ def steps_of(algorithm: Algorithm, clients: Ints, samples: Ints) -> Floats:
     for chain, members in alike.items():
         at = np.array(members, np.int64)
         whole, all_of_it = np.zeros(len(at), np.int64), np.ones(len(at))
-        found[at] = sum(work_of(stage.batches, whole, all_of_it, samples[at])[1] for stage in chain.stages())
+        found[at] = sum(work_of(stage.batches, whole, all_of_it, samples[at])[1] for stage in chain.work())
     return found
 
 
@@ -74,7 +74,7 @@ def epochs_of(algorithm: Algorithm, samples: Ints) -> float:
         if isinstance(local, LocalPass):
             at = np.array([i])
             own = (everyone.steps[at], everyone.share[at], samples[at])
-            seen += sum(float(work_of(stage.batches, *own)[0][0]) for stage in local.stages())
+            seen += sum(float(work_of(stage.batches, *own)[0][0]) for stage in local.work())
             known += n
     return seen / known if known else 1.0
 

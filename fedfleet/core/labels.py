@@ -33,4 +33,20 @@ class RunFacts:
     rounds: int
 
 
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """Which leaves of a model do what, as patterns over their names: its last layer, and its layers that normalise."""
+
+    head: str
+    norms: tuple[str, ...]
+
+
 FactsOf = Callable[[], TaskFacts]
+ModelOf = Callable[
+    [], ModelFacts
+]  # a builder's parameter of this type gets the facts of the model that it is built for
+
+
+def names_alone() -> ModelFacts:
+    """The facts of a model that nobody has looked at: what FedFleet's own models call these layers."""
+    return ModelFacts("head.*", ("*norm*.*",))

@@ -61,7 +61,7 @@ class Algorithm:
     commit; it raises Refused with the reason if that cannot be done. `cost(server, asked, samples)` is what a wave costs
     before anyone trained; without it the cost follows from the offer, the chain of passes and what the fold takes: whoever
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
-    use, from the global one and its own memory; `tune(client)` a pass that each client makes before it is judged.
+    use, from the global one and its own memory; `tune(client)` a pass that it makes before it is judged, or None.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
     `pooled`: one task a round trains on everybody's data at the server (the centralized bound).
     """
@@ -75,7 +75,7 @@ class Algorithm:
     cost: Callable[[ServerState, Assignments, Ints], Cost] | None = None
     accept: Callable[[ServerState, Report, Context], Report] | None = None
     personal: Callable[[Tree, Slots], Tree] | None = None
-    tune: Callable[[int], LocalPass] | None = None
+    tune: Callable[[int], LocalPass | None] | None = None
     priced_by_value: bool = False
     pooled: bool = False
 

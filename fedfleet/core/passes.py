@@ -104,9 +104,14 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """A second model of the client's own, trained beside the first and kept at home (slot "second")."""
+    """A second model of the client's own, kept at home (slot "second").
+
+    It is trained beside the first, by an objective that sees both; or, with a pass of its `own`, after it and apart from it: then
+    the first trains as if there were no second, and terms of the own pass take the model that was offered for their start.
+    """
 
     fresh: Callable[[Tree], Tree]
+    own: LocalPass | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,12 @@ class LocalPass:
         while stage is not None:
             yield stage
             stage = stage.then
+
+    def work(self) -> Iterator[LocalPass]:
+        """Every stage that the client trains: those of the model, and then those of a second one with a pass of its own."""
+        yield from self.stages()
+        if self.second is not None and self.second.own is not None:
+            yield from self.second.own.stages()
 
     def remembers(self) -> bool:
         """Does the client keep anything for the next time?"""

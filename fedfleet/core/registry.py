@@ -33,6 +33,12 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "fedbuff": "fedfleet.learn.zoo:fedbuff",
         "fedasync": "fedfleet.learn.zoo:fedasync",
         "fedavg_plus": "fedfleet.learn.zoo:fedavg_plus",
+        "ft": "fedfleet.learn.zoo:ft",
+        "fedper": "fedfleet.learn.zoo:fedper",
+        "fedrep": "fedfleet.learn.zoo:fedrep",
+        "fedbabu": "fedfleet.learn.zoo:fedbabu",
+        "fedbn": "fedfleet.learn.zoo:fedbn",
+        "ditto": "fedfleet.learn.zoo:ditto",
     },
     "selectors": {"uniform": "fedfleet.choose.uniform:uniform"},
     "policies": {

@@ -45,8 +45,9 @@ def method(feature: Builder, inner: Builder, **defaults: object) -> Builder:
         part = inner(**{n: v for n, v in (defaults | given).items() if n in theirs})
         return feature(part, **{n: v for n, v in given.items() if n in own})
 
-    # What may be said without a name comes first, as Python wants it.
-    merged = sorted((p for _, p in {**own, **theirs}.values()), key=lambda p: p.kind)
+    merged = [
+        p.replace(kind=p.KEYWORD_ONLY) for _, p in {**own, **theirs}.values()
+    ]  # as it is called, whatever theirs are
     build.__signature__ = inspect.Signature(merged, return_annotation=Algorithm)  # type: ignore[attr-defined]
     build.__annotations__ = {n: hint for n, (hint, _) in {**own, **theirs}.items()}
     build.__doc__ = feature.__doc__
@@ -56,12 +57,17 @@ def method(feature: Builder, inner: Builder, **defaults: object) -> Builder:
 
 def with_pass(algorithm: Algorithm, otherwise: str, change: Callable[[LocalPass], LocalPass]) -> Algorithm:
     """The algorithm whose clients' passes are changed in the same way; `otherwise` says why an opaque pass will not do."""
+    last: list[tuple[LocalPass, LocalPass]] = []  # most clients have the very same pass: what it becomes is made once
 
     def local(client: int, settings: Settings) -> LocalPass:
         inner = algorithm.local(client, settings)
         if not isinstance(inner, LocalPass):
             raise BadInput(f"{algorithm.name} has an opaque local pass, so {otherwise}")
-        return change(inner)
+        known = last[0] if last else None
+        if known is None or known[0] is not inner:
+            known = inner, change(inner)
+            last[:] = [known]
+        return known[1]
 
     return replace(algorithm, local=local)
 

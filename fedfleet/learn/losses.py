@@ -29,9 +29,19 @@ def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:
                 f"loss: {algorithm.name!r} trains by an objective of its own, so that it cannot take yours; leave `loss` out, "
                 "or use another algorithm"
             )
-        return replace(inner, objective=objective, then=None if inner.then is None else more(inner.then))
+        second = inner.second
+        if second is not None and second.own is not None:
+            second = replace(second, own=more(second.own))
+        return replace(inner, objective=objective, second=second, then=None if inner.then is None else more(inner.then))
 
     found = with_pass(algorithm, "it cannot take a loss of your own; leave `loss` out", more)
     found.local(0, NO_SETTINGS)  # so that it is refused before anything is written
     tune = algorithm.tune
-    return found if tune is None else replace(found, tune=lambda client: more(tune(client)))
+    if tune is None:
+        return found
+
+    def tuned(client: int) -> LocalPass | None:
+        inner = tune(client)
+        return None if inner is None else more(inner)
+
+    return replace(found, tune=tuned)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedfleet.core.charging import cost_of
 from fedfleet.core.parts import Algorithm, Offer, Pass
+from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, Settings
 
 
@@ -40,6 +41,10 @@ def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...
         own = everyone[which[report.client]].accept
         return report if own is None else own(server, report, context)
 
+    def tune(client: int) -> LocalPass | None:
+        own = everyone[which[client]].tune
+        return None if own is None else own(client)
+
     decodes = any(one.accept is not None for one in everyone)
     priced = any(one.cost is not None for one in everyone)
     return replace(
@@ -48,6 +53,7 @@ def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...
         offer=offer,
         cost=cost if priced else None,
         accept=accept if decodes else None,
+        tune=tune if any(one.tune is not None for one in everyone) else None,
         priced_by_value=any(one.priced_by_value for one in everyone),
     )
 

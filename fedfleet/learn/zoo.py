@@ -6,6 +6,14 @@ from fedfleet.learn.compose import method
 from fedfleet.learn.distilled import distilled
 from fedfleet.learn.drifts import controlled, dynamic
 from fedfleet.learn.normalised import normalised
+from fedfleet.learn.personal import (
+    body_alone,
+    fine_tuned,
+    head_then_body,
+    with_own_head,
+    with_own_model,
+    with_own_norms,
+)
 from fedfleet.learn.servers import with_adagrad, with_adam, with_momentum, with_yogi
 from fedfleet.learn.sketched import sketched
 from fedfleet.learn.staleness import damped, mixing, stepping
@@ -28,22 +36,34 @@ stale_fedavg = method(damped, fedavg)
 fedbuff = method(stepping, fedavg)
 fedasync = method(mixing, fedavg)
 fedavg_plus = method(surgery, fedavg)
+ft = method(fine_tuned, fedavg)
+fedper = method(with_own_head, fedavg)
+fedrep = method(head_then_body, fedavg)
+fedbabu = method(body_alone, fedavg)
+fedbn = method(with_own_norms, fedavg)
+ditto = method(with_own_model, fedavg)
 
 __all__ = [
     "centralized",
+    "ditto",
     "fedadagrad",
     "fedadam",
     "fedasync",
     "fedavg",
     "fedavg_plus",
     "fedavgm",
+    "fedbabu",
+    "fedbn",
     "fedbuff",
     "feddyn",
     "fedkd",
     "fednova",
+    "fedper",
     "fedprox",
+    "fedrep",
     "fedyogi",
     "fetchsgd",
+    "ft",
     "local_only",
     "scaffold",
     "stale_fedavg",

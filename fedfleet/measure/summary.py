@@ -14,8 +14,11 @@ from fedfleet.measure.traffic import traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings
 
 
-def summary(log: Sequence[Event], tasks: Tasks | None = None, *, chance: float | None = None) -> dict[str, Any]:
-    """The measures of a run, ready for JSON. `chance`: what guessing would score on the central test set, where that is known."""
+def summary(
+    log: Sequence[Event], tasks: Tasks | None = None, *, chance: float | None = None, caveats: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The measures of a run, ready for JSON. `chance`: what guessing would score on the central test set, where that is known;
+    `caveats`: what whoever reads the figures must know beside what the events tell."""
     tasks = task_table(log) if tasks is None else tasks
     clients = next((e.clients for e in log if isinstance(e, RunBegan)), 0)
     seconds = log[-1].time if log else 0.0
@@ -31,7 +34,7 @@ def summary(log: Sequence[Event], tasks: Tasks | None = None, *, chance: float |
         "commits": committed,
         "rounds_failed": failed,
         "failed_rounds": failed_rounds(log),
-        "warnings": warnings(log, chance),
+        "warnings": [*warnings(log, chance), *caveats],
         "stopped_by": next((e.reason for e in log if isinstance(e, RunEnded)), None),
         "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,

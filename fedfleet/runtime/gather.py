@@ -206,13 +206,13 @@ def models_of(
     tune = plan.algorithm.tune
     if tune is None:
         return models
-    jobs = [
-        # A negative task addresses batches that no task of a round has.
-        Job(-1 - c, c, int(world.keys[c]), plan.seed, Offer(m), tune(c), world.data.shard(c, "train", 0))
-        for c, m in zip(clients, models, strict=True)
-    ]
-    able = [i for i, job in enumerate(jobs) if len(job.rows)]
-    for i, report in zip(able, execute.train([jobs[i] for i in able]), strict=True):
+    jobs: dict[int, Job] = {}
+    for i, (c, m) in enumerate(zip(clients, models, strict=True)):
+        local, rows = tune(c), world.data.shard(c, "train", 0)
+        if local is not None and len(rows):
+            # A negative task addresses batches that no task of a round has.
+            jobs[i] = Job(-1 - c, c, int(world.keys[c]), plan.seed, Offer(m), local, rows)
+    for i, report in zip(jobs, execute.train(list(jobs.values())), strict=True):
         models[i] = {n: v + report.update[n] if _moves(v, n, report) else v for n, v in models[i].items()}
     return models
 

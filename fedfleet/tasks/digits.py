@@ -6,6 +6,7 @@ import gzip
 import importlib.util
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -54,12 +55,12 @@ def digits_mlp(hidden: Width = 64) -> TaskRecipe:
     return make_task("digits_mlp", digits, build)
 
 
-def digits_cnn(channels: Width = 8) -> TaskRecipe:
-    """A small convolutional network on handwritten digits."""
+def digits_cnn(channels: Width = 8, norm: Literal["none", "batch", "group"] = "none") -> TaskRecipe:
+    """A small convolutional network on handwritten digits, with normalisation after its convolutions if `norm` names one."""
 
     def build():
         from fedfleet.tasks.nets.vision import SmallCnn
 
-        return SmallCnn(8, channels, 10)
+        return SmallCnn(8, channels, 10, norm)
 
     return make_task("digits_cnn", digits, build)

@@ -40,6 +40,7 @@ SINGLES = (
     "sends",
     "then",
     "second",
+    "second apart",
     "objective",
     "plain_weight",
     "few_steps",
@@ -138,6 +139,8 @@ def _single(kind: str, client: int, names: list[str]) -> LocalPass:
             return replace(_BASE, train=_ends_in(names[-1]), then=_THEN)
         case "second":
             return replace(_BASE, second=_SECOND, objective=distilled)
+        case "second apart":
+            return replace(_BASE, second=_APART)
         case "objective":
             return replace(_BASE, objective=smoothed)
         case "plain_weight":
@@ -162,6 +165,7 @@ _FEDAVG = {
 }
 _CONTROL, _COUNTER = Slot("control", zeros_like), Slot("counter", lambda model: {"n": np.zeros(1, np.float32)})
 _SECOND = Second(lambda model: {n: v.copy() for n, v in model.items()})
+_APART = Second(_SECOND.fresh, replace(_THEN, terms=(Pull(0.3),), then=_BASE))
 _DRIFT = Drift(lambda start, carried: carried.memory["control"])
 _LEAN = Drift(lambda start, carried: {n: 0.1 * v for n, v in start.items()})
 _NAMED: dict[tuple[str, str], Any] = {}

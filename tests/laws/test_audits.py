@@ -4,6 +4,7 @@ What is registered later is walked too; whatever cannot be told without training
 """
 
 import itertools
+import os
 
 import pytest
 
@@ -13,6 +14,7 @@ from fedfleet.app.runs.verify import verify_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.registry import names
 from tests.app.runs.flipping import killed_run
+from tests.testing.registered import fitting_task
 
 BASE = {
     "seed": 4,
@@ -29,15 +31,22 @@ POLICIES = {
 }
 
 
+LIGHT_WORK = {"fedrep": {"head_epochs": 1}}  # so that someone makes it within a minute
+
+
 def paced(name):
     return {"use": name, **POLICIES.get(name, {"cohort": 4})}
 
 
 def cases():
-    """Algorithms times policies, then selectors and edges beside the plain method; each on every executor that trains here."""
+    """Algorithms and policies, then selectors and edges beside the plain method; each on every executor that trains here.
+
+    Every algorithm meets one policy and the plain one all of them; a soak lets everyone meet everyone.
+    """
     found = {
-        f"{a} {p}": {"algorithm": a, "pace": paced(p)}
+        f"{a} {p}": {"algorithm": {"use": a, **LIGHT_WORK.get(a, {})}, "pace": paced(p), "task": fitting_task(a)}
         for a, p in itertools.product(names("algorithms"), names("policies"))
+        if p == "deadline" or a == "fedavg" or os.environ.get("FEDFLEET_SOAK")
     }
     found |= {f"fedavg {s}": {"choose": s, "pace": paced("deadline")} for s in names("selectors")}
     coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}

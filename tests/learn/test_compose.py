@@ -7,7 +7,7 @@ import pytest
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.registry import parameters
 from fedfleet.learn.averaging import fedavg
-from fedfleet.learn.compose import method
+from fedfleet.learn.compose import method, with_pass
 from fedfleet.learn.terms import proximal
 from fedfleet.learn.zoo import fedprox
 
@@ -58,3 +58,19 @@ def test_compositions_compose():
 def test_what_is_left_out_keeps_its_owners_default():
     assert fedprox().local(0, {}).batches == fedavg().local(0, {}).batches
     assert fedprox().local(0, {}).terms[0].mu == parameters(proximal)["mu"][1].default
+
+
+def test_a_builder_with_positional_parameters_may_be_inside():
+    def wrapped(algorithm, note=""):
+        return algorithm
+
+    build = method(proximal, wrapped)
+    assert {p.kind for p in inspect.signature(build).parameters.values()} == {inspect.Parameter.KEYWORD_ONLY}
+    assert build(algorithm=fedavg(), mu=0.5).local(0, {}).terms == proximal(fedavg(), mu=0.5).local(0, {}).terms
+
+
+def test_a_change_is_made_once_for_the_pass_that_clients_share():
+    seen = []
+    found = with_pass(fedavg(), "", lambda inner: seen.append(inner) or inner)
+    assert found.local(0, {}) is found.local(1, {})
+    assert len(seen) == 1

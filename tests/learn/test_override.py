@@ -9,6 +9,7 @@ from fedfleet.core.parts import Offer
 from fedfleet.core.records import Assignments, Cost, ServerState, whole_work
 from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.override import overridden
+from fedfleet.learn.zoo import ft
 from tests.learn.digits import CLIENTS, models, task, trained
 
 SERVER = ServerState({"w": np.zeros(10, np.float32)})
@@ -59,3 +60,16 @@ def test_a_variant_with_a_price_of_its_own_is_asked_for_its_own_clients_only():
     assert cost.samples.tolist() == [1000, 20, 3000]
     assert (cost.bytes_down.tolist(), cost.bytes_up.tolist()) == ([7, 40, 7], [8, 40, 8])
     assert cost.batches.tolist() == [0, 4, 0]  # who does not count batches pays nothing for them
+
+
+def test_each_client_tunes_as_its_variant_says_or_not_at_all():
+    mixed = overridden(fedavg(), ((np.array([1]), ft(tune_epochs=3)), (np.array([2]), ft(tune_epochs=4))), 3)
+    assert [t if t is None else t.batches.epochs for t in map(mixed.tune, range(3))] == [None, 3, 4]
+    assert overridden(fedavg(), ((np.array([1]), fedavg()),), 3).tune is None
+    events, end = trained(overridden(fedavg(), ((np.arange(4), ft()),), CLIENTS))
+    assert models(events) == models(trained(fedavg())[0]) and end.state.book.version == 2
+
+
+def test_one_client_whose_bytes_depend_on_values_makes_everyone_train_first():
+    dear = replace(fedavg(), priced_by_value=True)
+    assert overridden(fedavg(), ((np.array([1]), dear),), 3).priced_by_value

@@ -16,6 +16,7 @@ from studies.user_layer import LADDER, MAIN, spec_of
 from tests.app.specs import TINY
 from tests.app.users import SPEC as USERS
 from tests.mutations.values import hints_of, near_limits, wrong_value
+from tests.testing.registered import fitting_task
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"clients": 8, "data": "iid"}
@@ -48,6 +49,8 @@ def valid_specs() -> tuple[dict[str, Any], ...]:
             if place == "edge":
                 spec["world"]["users"] = {"use": "groups", "count": 3}
             put(spec, place, {"use": name, **NEEDED.get(name, {})})
+            if kind == "algorithms":
+                spec["task"] = dict(fitting_task(name))
             if kind == "tasks" and "synthetic" in hints_of(builder(kind, name)):
                 spec["task"] |= {"synthetic": True, "samples": 300}
             found.append(spec)

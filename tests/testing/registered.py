@@ -5,10 +5,23 @@ from fedfleet.core.registry import builder
 
 # What a builder cannot do without, by name.
 NEEDED = {
+    **{name: lambda: {"head": "3.*"} for name in ("fedper", "fedrep", "fedbabu")},
     "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
     "dpcsm": lambda: {"score": score_states},
 }
+
+
+# What an algorithm needs of a model, by name, as a spec names a task: more than one layer, or layers that normalise.
+FITTING = {
+    **{name: {"use": "digits_mlp"} for name in ("fedper", "fedrep", "fedbabu")},
+    "fedbn": {"use": "digits_cnn", "channels": 2, "norm": "batch"},
+}
+
+
+def fitting_task(algorithm: str):
+    """The table of a small task that this algorithm can train."""
+    return FITTING.get(algorithm, {"use": "digits_logreg"})
 
 
 def built(kind: str, name: str):

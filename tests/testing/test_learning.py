@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from fedfleet import testing
+from fedfleet.app.spec.tables import build_part
 from fedfleet.core.folding import Entry
 from fedfleet.core.records import Cost, Report, ServerState
 from fedfleet.core.registry import names
 from fedfleet.learn.zoo import fedavg
 from fedfleet.runtime.executors.inline import inline
-from fedfleet.tasks.digits import digits_logreg
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.testing.models import TASKS
-from tests.testing.registered import built
+from tests.testing.registered import built, fitting_task
 
-TASK = digits_logreg()(0)
 SERVER = ServerState({"a": np.zeros(3, np.float32)})
 
 
 @pytest.mark.parametrize("name", names("algorithms"))
 def test_algorithms(name):
-    testing.check_algorithm(built("algorithms", name), TASK, inline(TASK))
+    task = build_part("tasks", fitting_task(name))(0)
+    testing.check_algorithm(built("algorithms", name), task, inline(task))
 
 
 @pytest.mark.parametrize("name", names("folds"))

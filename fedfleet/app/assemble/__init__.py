@@ -3,7 +3,7 @@
 from fedfleet.app.assemble.feasible import doubts
 from fedfleet.app.assemble.plan import assemble
 from fedfleet.app.assemble.rebuilding import rebuild, rebuild_kit
-from fedfleet.app.assemble.setup import Setup, chance_of, executing
+from fedfleet.app.assemble.setup import Setup, caveats, chance_of, executing
 from fedfleet.app.assemble.world import score_states
 
-__all__ = ["Setup", "assemble", "chance_of", "doubts", "executing", "rebuild", "rebuild_kit", "score_states"]
+__all__ = ["Setup", "assemble", "caveats", "chance_of", "doubts", "executing", "rebuild", "rebuild_kit", "score_states"]

@@ -23,7 +23,7 @@ def check_batches(task: Task, plan: Plan, world: World) -> None:
     sizes = world.data.sizes(0)
     for client, samples in enumerate(sizes.tolist()):
         local = plan.algorithm.local(client, {})
-        for stage in local.stages() if isinstance(local, LocalPass) else ():
+        for stage in local.work() if isinstance(local, LocalPass) else ():
             if leaves_one(stage.batches, samples):
                 raise BadInput(
                     f"the model normalises batches, which takes two samples at least, and client {client} with {samples} "

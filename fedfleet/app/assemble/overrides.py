@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
 import numpy as np
 
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.resolving import changed
-from fedfleet.app.spec.tables import build_part
+from fedfleet.app.spec.tables import Table, build_part
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.labels import RunFacts
-from fedfleet.core.parts import Algorithm, World
+from fedfleet.core.labels import ModelFacts, ModelOf, RunFacts
+from fedfleet.core.parts import Algorithm, Task, World
+from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
+from fedfleet.core.sameness import same
+from fedfleet.core.trees import Tree, mismatch
 from fedfleet.learn.override import overridden
 
-
-def run_facts(spec: Spec) -> RunFacts:
-    """What a builder may ask about this run."""
-    return RunFacts(spec.world["clients"], spec.seed, spec.stop["rounds"])
+Facts = Mapping[Any, Any]  # by type, what builders may ask for
 
 
-def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:
+def facts_for(spec: Spec, task: Task) -> Facts:
+    """What a builder may ask about this run and its model. The model is looked at only if someone asks, and once."""
+
+    @cache
+    def model() -> ModelFacts:
+        from fedfleet.tasks.anatomy import model_facts
+
+        return model_facts(task)
+
+    return {RunFacts: RunFacts(spec.world["clients"], spec.seed, spec.stop["rounds"]), ModelOf: model}
+
+
+def with_overrides(algorithm: Algorithm, spec: Spec, world: World, facts: Facts, params: Tree) -> Algorithm:
     """The algorithm with the settings that [[override]] gives to some clients or kinds of device.
 
     Whoever is named by several has the settings of all; where two change the same setting the later one counts.
@@ -29,7 +45,18 @@ def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:
     kinds = np.array(world.devices.kinds)
     applying, which = combinations([_members(spec, i, kinds) for i in range(len(spec.override))], len(world.keys))
     used = [number for number in np.unique(which).tolist() if number]
-    variants = [(np.flatnonzero(which == number), _variant(spec, applying[number])) for number in used]
+    variants: list[tuple[Ints, Algorithm]] = []
+    for number in used:
+        where = " and ".join(f"override[{i}]" for i in applying[number]) + ".algorithm"
+        members, table = np.flatnonzero(which == number), _table(spec, applying[number], where)
+        try:
+            variant = build_part("algorithms", table, facts)
+            variant.init(params)
+        except BadInput as wrong:
+            raise BadInput(f"{where}: {wrong}") from None
+        _check_leaves(algorithm, variant, params, where)
+        _check_heard(spec.algorithm, table, variant, facts, (int(members[0]), params, where))
+        variants.append((members, variant))
     return overridden(algorithm, tuple(variants), len(world.keys))
 
 
@@ -64,12 +91,42 @@ def _members(spec: Spec, i: int, kinds: np.ndarray) -> Ints:
     return np.unique(np.concatenate(found))
 
 
-def _variant(spec: Spec, tables: tuple[int, ...]) -> Algorithm:
-    where = " and ".join(f"override[{i}]" for i in tables) + ".algorithm"
+def _table(spec: Spec, tables: tuple[int, ...], where: str) -> Table:
     table = spec.algorithm
     for i in tables:
         table = changed(table, spec.override[i]["algorithm"], where)
-    try:
-        return build_part("algorithms", table, {RunFacts: run_facts(spec)})
-    except BadInput as wrong:
-        raise BadInput(f"{where}: {wrong}") from None
+    return table
+
+
+def _check_leaves(algorithm: Algorithm, variant: Algorithm, params: Tree, where: str) -> None:
+    """One fold takes the same leaves from everyone."""
+    all_send, these = (a.fold.like(a.init(params)) for a in (algorithm, variant))
+    odd = mismatch(these, all_send) if these or all_send else None
+    if odd is not None:
+        raise BadInput(
+            f"{where}: these clients would send other leaves than the rest ({odd}), and one fold takes the same from all; what is "
+            "kept at home holds for everyone: say it in [algorithm]"
+        )
+
+
+def _check_heard(base: Table, table: Table, variant: Algorithm, facts: Facts, at: tuple[int, Tree, str]) -> None:
+    """Refuse a setting that only the server hears of: a client that has another would change nothing."""
+    client, params, where = at
+    for key in [key for key in table if table[key] != base[key]]:
+        try:
+            without: Algorithm = build_part("algorithms", {**table, key: base[key]}, facts)
+            same_half = same(_half(without, client, params), _half(variant, client, params))
+        except BadInput:  # settings that only go together are all heard of
+            continue
+        if same_half:
+            raise BadInput(
+                f"{where}.{key}: that is the server's rule, one for all clients, and changes nothing for some of them; set "
+                f"algorithm.{key} for everyone"
+            )
+
+
+def _half(algorithm: Algorithm, client: int, params: Tree) -> tuple[Any, ...]:
+    """Everything that reaches this client."""
+    tuned = None if algorithm.tune is None else algorithm.tune(client)
+    offered = algorithm.offer(algorithm.init(params), client, NO_SETTINGS)
+    return offered, algorithm.local(client, NO_SETTINGS), tuned

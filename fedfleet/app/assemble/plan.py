@@ -7,7 +7,7 @@ from dataclasses import replace
 from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.feasible import short_of_memory
-from fedfleet.app.assemble.overrides import run_facts, with_overrides
+from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
 from fedfleet.app.assemble.world import devices_for, in_one_place, states_for
@@ -15,8 +15,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import build_part
 from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
-from fedfleet.core.labels import RunFacts
-from fedfleet.core.parts import Plan, Policy, Task, World
+from fedfleet.core.parts import Algorithm, Plan, Policy, Task, World
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.room import check_room
@@ -69,7 +68,10 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
     """The plan whose clients are devices."""
     params = task.init(spec.seed)
     declared = spec.world["model_bytes"]
-    algorithm = with_overrides(build_part("algorithms", spec.algorithm, {RunFacts: run_facts(spec)}), spec, world)
+    facts = facts_for(spec, task)
+    algorithm: Algorithm = build_part("algorithms", spec.algorithm, facts)
+    algorithm.init(params)  # it refuses a model that it cannot work with
+    algorithm = with_overrides(algorithm, spec, world, facts, params)
     return Plan(
         seed=spec.seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from fedfleet.app.spec import Spec
 from fedfleet.core.parts import Executor, Plan, Task, World
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.measure.warnings import chance_level
 
 if TYPE_CHECKING:
     from fedfleet.runtime.executors.stacked.forms import Form
+
+_NAMED = 3  # leaves that a sentence names
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,21 @@ class Setup:
 def chance_of(task: Task) -> float | None:
     """What guessing would score on the central test set of a task."""
     return chance_level(task.dataset.y[task.holdout])
+
+
+def caveats(setup: Setup) -> list[str]:
+    """One sentence for each figure of such a run that would mislead, whatever its journal says."""
+    algorithm, params = setup.plan.algorithm, setup.plan.params
+    half = algorithm.local(0, NO_SETTINGS)
+    keep = half.keep if isinstance(half, LocalPass) and algorithm.personal is not None else None
+    home = [] if keep is None else [name for name in params if keep(name)]
+    if not home:
+        return []
+    named = ", ".join(home[:_NAMED]) + (", .." if len(home) > _NAMED else "")
+    return [
+        f"{len(home)} of the model's {len(params)} leaves ({named}) stay with the clients, and the server's are as they were at "
+        "the start: read accuracy_clients, since accuracy is no client's"
+    ]
 
 
 @contextmanager

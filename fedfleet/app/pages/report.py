@@ -10,7 +10,7 @@ from typing import Any
 from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, rounds_timeline, who_took_part
 from fedfleet.app.pages.html import figure, page, table, tiles
 from fedfleet.app.pages.svg import COLOURS
-from fedfleet.app.runs import Finished, kept_chance, opened, own_measures
+from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
 from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
@@ -34,6 +34,7 @@ def report_run(folder: Path) -> dict[str, Any]:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
     path = folder / "report.html"
     found = summary(events, chance=kept_chance(folder)) | (own_measures(folder) if ended else {})
+    found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
         path.write_text(render(spec.name, spec.toml(), metrics, events, remarks_of(folder / "run.db")))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, chance_of
+from fedfleet.app.assemble import Setup, caveats, chance_of
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
@@ -124,7 +124,7 @@ def completed(
         )
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
-    measures = more(measured(setup.spec, events, written.digest, chance_of(setup.task)))
+    measures = more(measured(setup.spec, events, written.digest, chance_of(setup.task), caveats(setup)))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
     # Last, since its presence says that the run is complete.
@@ -132,9 +132,21 @@ def completed(
     return Finished(setup.spec, metrics, events, out)
 
 
-def measured(spec: Spec, events: list[Event], digest: str, chance: float | None) -> dict[str, Any]:
-    """Everything in `metrics.json` that follows from the journal, and from what guessing would score on the test set."""
-    return {**summary(events, chance=chance), "digest": digest, "spec_digest": spec.digest}
+def measured(
+    spec: Spec, events: list[Event], digest: str, chance: float | None, known: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Everything in `metrics.json` that follows from the journal, from what guessing would score on the test set, and from the
+    caveats that are known of such a run."""
+    return {**summary(events, chance=chance, caveats=known), "digest": digest, "spec_digest": spec.digest}
+
+
+def kept_caveats(out: Path, found: Sequence[str]) -> list[str]:
+    """The warnings in the measures of a run that its events alone do not tell."""
+    try:
+        said = json.loads((out / "metrics.json").read_text())["warnings"]
+        return [str(warning) for warning in said if warning not in found]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def kept_chance(out: Path) -> float | None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, chance_of, executing
+from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, executing
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
 from fedfleet.app.runs.folder import measured, own_measures
 from fedfleet.app.runs.own import Given, reopened
@@ -89,7 +89,7 @@ def _check_ending(run: RunRecord, setup: Setup, params: Tree | None) -> None:
     stored = check_model(run, events)
     if params is not None and stored != content_hash(params):
         raise RunFailed(f"{run.folder}/model.safetensors is not the model that training again leads to")
-    _check_metrics(run.folder, measured(setup.spec, events, run.held.digest, chance_of(setup.task)))
+    _check_metrics(run.folder, measured(setup.spec, events, run.held.digest, chance_of(setup.task), caveats(setup)))
 
 
 def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:

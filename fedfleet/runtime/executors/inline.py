@@ -80,7 +80,8 @@ def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> 
     state = tensors(begun.start)
     start = {n: v.clone() for n, v in state.items()}
     carried = Carried({slot: tensors(tree) for slot, tree in begun.memory.items()}, tensors(begun.given))
-    second = dict(carried.memory.get(SECOND, {}))
+    apart = own_stages(begun.local)
+    second = {} if apart else dict(carried.memory.get(SECOND, {}))
     tallies: Tallies | None = None
     for number, stage in enumerate(begun.local.stages()):
         found = _Stage(module, begun, stage, start, carried, x, y, number)
@@ -88,7 +89,24 @@ def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> 
         tallies = counted if tallies is None else tallies.add(counted)
     assert tallies is not None
     stack = Carried({slot: _one(tree) for slot, tree in carried.memory.items()}, _one(carried.given))
-    return StackEnd(_one(start), _one(state), tallies, stack, _one(second))
+    return StackEnd(_one(start), _one(state), tallies, stack, train_own(module, begun, x, y) if apart else _one(second))
+
+
+def own_stages(local: LocalPass) -> list[tuple[int, LocalPass]]:
+    """The stages of a second model that has a pass of its own, numbered after those of the first; none if it has not."""
+    if local.second is None or local.second.own is None:
+        return []
+    return list(enumerate(local.second.own.stages(), start=sum(1 for _ in local.stages())))
+
+
+def train_own(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> Tensors:
+    """The second model after its own pass, as a stack of one; what was counted there is the client's own affair."""
+    state, start = tensors(begun.memory[SECOND]), tensors(begun.start)
+    others = {slot: tensors(tree) for slot, tree in begun.memory.items() if slot != SECOND}
+    carried = Carried(others, tensors(begun.given))
+    for number, stage in own_stages(begun.local):
+        state, _, _ = _Stage(module, begun, stage, start, carried, x, y, number).train(state, {})
+    return _one(state)
 
 
 class _Stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import nn
@@ -10,21 +11,38 @@ from torch.nn.functional import max_pool2d
 
 from fedfleet.tasks.dropout import AddressedDropout
 
+NormName = Literal["none", "batch", "group"]
+
 
 class SmallCnn(nn.Module):
-    """Two 3x3 convolutions with pooling in between, then a linear layer: enough for 8x8 digits."""
+    """Two 3x3 convolutions with pooling in between, then a linear layer: enough for 8x8 digits.
 
-    def __init__(self, side: int, channels: int, classes: int) -> None:
+    Each convolution may be normalised: over the batch, or over all channels of a sample as one group.
+    """
+
+    def __init__(self, side: int, channels: int, classes: int, norm: NormName = "none") -> None:
         super().__init__()
         self.first = nn.Conv2d(1, channels, 3, padding=1)
+        self.norm1 = _norm(norm, channels)
         self.second = nn.Conv2d(channels, 2 * channels, 3, padding=1)
+        self.norm2 = _norm(norm, 2 * channels)
         self.head = nn.Linear(2 * channels * (side // 2) ** 2, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = torch.relu(self.first(x))
+        x = torch.relu(self.norm1(self.first(x)))
         x = max_pool2d(x, 2)
-        x = torch.relu(self.second(x))
+        x = torch.relu(self.norm2(self.second(x)))
         return self.head(x.flatten(1))
+
+
+def _norm(name: NormName, channels: int) -> nn.Module:
+    match name:
+        case "none":
+            return nn.Identity()
+        case "batch":
+            return nn.BatchNorm2d(channels)
+        case "group":
+            return nn.GroupNorm(1, channels)
 
 
 class TwoConvNet(nn.Module):

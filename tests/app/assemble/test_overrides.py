@@ -6,11 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fedfleet as package
-from fedfleet.app.assemble import assemble
+from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.assemble.overrides import combinations
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm
+from fedfleet.core.registry import names
+from fedfleet.measure.summary import summary
+from fedfleet.runtime.simulate import simulate
+from tests.testing.registered import fitting_task
 
 
 def test_overrides_reach_the_clients_they_name():
@@ -99,3 +103,82 @@ def test_codecs_of_some_clients():
     wrong = [{"clients": [1], "algorithm": {"up": ["gzip", "int8"]}}]
     with pytest.raises(BadInput, match=r"override\[0\].algorithm: up: 'gzip' cannot stand before 'int8'"):
         assemble(resolve({**spec, "override": wrong}))
+
+
+# ---- what cannot differ by client -----------------------------------------------------------------------------------
+
+ONE_FOR_ALL = {
+    "a limit of the fold": ("fedavg", {"bound": 5.0}, r"override\[0\].algorithm.bound: that is the server's rule"),
+    "one of several": (
+        "fedavg",
+        {"lr": 0.3, "bound": 5.0},
+        r"override\[0\].algorithm.bound: that is the server's rule",
+    ),
+    "leaves kept at home": (
+        "fedavg",
+        {"keep": "3.*"},
+        r"would send other leaves than the rest \(leaf '3.bias' is missing\)",
+    ),
+    "another head": ("fedper", {"head": "1.*"}, "would send other leaves than the rest"),
+    "a pattern of nothing": (
+        "fedper",
+        {"head": "9.*"},
+        r"override\[0\].algorithm: algorithm.head = '9.\*' matches no leaf",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ONE_FOR_ALL)
+def test_what_holds_for_all_clients_is_refused_for_some(name):
+    use, changes, says = ONE_FOR_ALL[name]
+    table = {"task": "digits_mlp", "algorithm": use, "world": {"clients": 5}, "pace": {"cohort": 2}}
+    with pytest.raises(BadInput, match=says):
+        assemble(resolve({**table, "override": [{"clients": [1], "algorithm": changes}]}))
+
+
+def test_a_setting_that_says_what_holds_anyway_is_let_pass():
+    assert passes({"clients": [1], "algorithm": {"bound": 2.0**10, "lr": 0.2}})[1].rate == 0.2
+
+
+# ---- every algorithm ------------------------------------------------------------------------------------------------
+
+
+def mixed_run(use, execute, overrides):
+    """A short run of six clients, and its assembled parts."""
+    world = {"clients": 6, "devices": "spread", "data": {"use": "dirichlet", "alpha": 1.0}}
+    table = {"seed": 2, "task": fitting_task(use), "algorithm": {"use": use, "epochs": 1}, "world": world}
+    setup = assemble(
+        resolve(
+            {**table, "pace": {"cohort": 6}, "stop": {"rounds": 2}, "run": {"execute": execute}, "override": overrides}
+        )
+    )
+    events = []
+    with executing(setup) as execute:
+        end = simulate(setup.plan, setup.world, execute, watch=events.extend)
+    return setup, end, events
+
+
+@pytest.mark.parametrize("use", [n for n in names("algorithms") if n != "centralized"])
+def test_settings_of_single_clients_and_of_kinds_go_with_every_algorithm(use):
+    overrides = [
+        {"clients": [0, 1], "algorithm": {"lr": 0.01}},
+        {"clients": [1, 2], "algorithm": {"epochs": 3}},
+        {"kinds": ["slow"], "algorithm": {"batch": 8, "fine_tune": 1}},
+    ]
+    if assemble(resolve({"task": fitting_task(use), "algorithm": use})).plan.algorithm.tune is not None:
+        overrides[2]["algorithm"] = {"batch": 8, "tune_epochs": 1}
+    setup, here, events = mixed_run(use, "inline", overrides)
+    found = [list(setup.plan.algorithm.local(c, {}).stages())[-1] for c in range(6)]
+    assert [p.rate for p in found[:3]] == [0.01, 0.01, 0.1] and [p.batches.epochs for p in found[:3]] == [1, 3, 3]
+    slow = [setup.world.devices.kinds[c] == "slow" for c in range(6)]
+    assert any(slow) and [p.batches.size == 8 for p in found] == slow
+    tuned = [None if t is None else t.batches.epochs for t in map(setup.plan.algorithm.tune, range(6))]
+    assert [t == 1 for t in tuned] == slow
+    assert summary(events)["commits"] == 2
+    _, there, _ = mixed_run(use, "stacked", overrides)
+    _, plain, _ = mixed_run(use, "inline", [])
+    params = here.state.server.params
+    for leaf, value in params.items():
+        np.testing.assert_allclose(there.state.server.params[leaf], value, atol=1e-3, rtol=1e-3)
+    moved = {n for n, v in params.items() if not np.array_equal(v, setup.plan.params[n])}
+    assert all(not np.array_equal(params[n], plain.state.server.params[n]) for n in moved)

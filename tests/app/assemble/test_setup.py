@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.assemble import assemble, caveats, executing
 from fedfleet.app.spec import resolve
 
 
@@ -17,3 +17,20 @@ def test_what_an_executor_started_ends_with_its_use():
     with pytest.raises(RuntimeError), executing(closing, "there"):
         raise RuntimeError
     assert ended == ["here", "there"], "also when something fails"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [
+        ("fedrep", "2 of the model's 4 leaves (3.weight, 3.bias) stay with the clients"),
+        ("local_only", "4 of the model's 4 leaves (1.weight, 1.bias, 3.weight, ..) stay with the clients"),
+        ({"use": "fedprox", "keep": "1.bias"}, "1 of the model's 4 leaves (1.bias) stay with the clients"),
+        ("fedavg", None),
+        ("ditto", None),
+        ("fedbabu", None),  # its body is trained for the head that the server has
+        ("centralized", None),
+    ],
+)
+def test_whoever_reads_an_accuracy_that_nobody_has_is_told(algorithm, says):
+    found = caveats(assemble(resolve({"task": "digits_mlp", "algorithm": algorithm})))
+    assert (found == []) if says is None else (says in found[0] and "read accuracy_clients" in found[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from queue import SimpleQueue
 from typing import Any
 
@@ -31,7 +32,7 @@ from fedfleet.runtime.executors.client_half import (
     stats_of,
     weight_of,
 )
-from fedfleet.runtime.executors.inline import inline, naming
+from fedfleet.runtime.executors.inline import inline, naming, own_stages
 from fedfleet.runtime.executors.stacked.folding import DeviceSums, changes
 from fedfleet.runtime.executors.stacked.loop import alone_on_its_core, loop_ended
 from fedfleet.runtime.executors.stacked.place import Place, at_hand, open_place
@@ -160,27 +161,38 @@ def train_stack(where: Place, twin: Twin, group: list[Begun]) -> StackEnd:
     """All stages of a stack, each from where the one before ended."""
     start = _starts(where, group)
     carried = stacked_slots(group, where.device)
-    now, second = start, dict(carried.memory.get(SECOND, {}))
+    second, apart = dict(carried.memory.get(SECOND, {})), own_stages(group[0].local)
+    others = {slot: tree for slot, tree in carried.memory.items() if slot != SECOND}
+    seen = Carried(others if apart else carried.memory, carried.given)
+    now, beside = start, {} if apart else second
     tallies: Tallies | None = None
-    jobs = [begun.job for begun in group]
-    for number, stage in enumerate(group[0].local.stages()):
-        own = [next(s for k, s in enumerate(b.local.stages()) if k == number) for b in group]
-        rates = np.array([b.rate(s) for b, s in zip(group, own, strict=True)])
-        plan = plan_stage(jobs, stage.batches, number)
-        where.real += int(plan.sizes.sum())
-        where.computed += plan.computed
-        laid, x, y = at_hand(where, plan)
-        work = _in_order(Work(stage, laid, now, start, carried, second, rates), plan)
-        try:
-            done = where.graphs.train(twin, work, x, y) if where.graphs is not None else None
-            done = _put_back(done or train_stage(twin, work, x, y), plan)
-        except ValueError as wrong:  # a batch that a layer cannot take
-            small = _smallest(plan)
-            raise RunFailed(f"client {small.client}, task {small.task}: local training failed: {wrong}") from wrong
-        now, second = done.end, done.second
+    for number, _ in enumerate(group[0].local.stages()):
+        done = _train_one_stage(where, twin, group, number, (now, start, seen, beside))
+        now, beside = done.end, done.second
         tallies = done.tallies if tallies is None else tallies.add(done.tallies)
+    for number, _ in apart:
+        second = _train_one_stage(where, twin, group, number, (second, start, seen, {})).end
     assert tallies is not None
-    return StackEnd(start, now, tallies, carried, second)
+    return StackEnd(start, now, tallies, carried, second if apart else beside)
+
+
+def _train_one_stage(
+    where: Place, twin: Twin, group: list[Begun], number: int, stand: tuple[Tensors, Tensors, Carried, Tensors]
+) -> Trained:
+    """One stage of a stack, numbered in the whole work of its clients, from where they stand."""
+    stages = [next(islice(begun.local.work(), number, None)) for begun in group]
+    rates = np.array([begun.rate(stage) for begun, stage in zip(group, stages, strict=True)])
+    plan = plan_stage([begun.job for begun in group], stages[0].batches, number)
+    where.real += int(plan.sizes.sum())
+    where.computed += plan.computed
+    laid, x, y = at_hand(where, plan)
+    work = _in_order(Work(stages[0], laid, *stand, rates), plan)
+    try:
+        done = where.graphs.train(twin, work, x, y) if where.graphs is not None else None
+        return _put_back(done or train_stage(twin, work, x, y), plan)
+    except ValueError as wrong:  # a batch that a layer cannot take
+        small = _smallest(plan)
+        raise RunFailed(f"client {small.client}, task {small.task}: local training failed: {wrong}") from wrong
 
 
 def _smallest(plan: Schedule) -> Job:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from queue import SimpleQueue
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import nn
 from fedfleet.core.parts import Job, Task
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.runtime.executors.client_half import Begun, StackEnd, Tallies, stacked_slots
-from fedfleet.runtime.executors.inline import batches, naming, train_begun
+from fedfleet.runtime.executors.inline import batches, naming, train_begun, train_own
 from fedfleet.runtime.executors.stacked.linear import FusedStep, Past
 from fedfleet.runtime.executors.stacked.twin import used_again
 from fedfleet.tasks.dropout import AddressedDropout, addresses
@@ -150,7 +150,10 @@ def loop_ended(task: Task, group: Sequence[Begun], x: torch.Tensor, y: torch.Ten
         bench = free.get()
         try:
             with naming(begun.job):
-                return train_lean(bench, begun, x, y) if lean else train_begun(bench.plain, begun, x, y)
+                if not lean:
+                    return train_begun(bench.plain, begun, x, y)
+                own = train_own(bench.plain, begun, x, y) if begun.local.second is not None else {}
+                return replace(train_lean(bench, begun, x, y), second=own)
         finally:
             free.put(bench)
 
@@ -169,9 +172,10 @@ def alone_on_its_core() -> None:
 
 
 def is_plain(local: LocalPass) -> bool:
-    """Is this pass one stage of SGD on everything, with nothing kept at home? What hooks do with it is another matter."""
+    """Is this pass one stage of SGD on everything, with nothing kept at home but a model apart? Hooks are another matter."""
     linear = local.optimiser.linear
-    whole = local.train is None and local.keep is None and local.then is None
+    alone = local.second is None or local.second.own is not None
+    whole = local.train is None and local.keep is None and local.then is None and alone
     return linear is not None and not linear.momentum and whole and not local.terms and local.objective is None
 
 

@@ -1,0 +1,54 @@
+"""Do two values mean the same, although each was built anew? Functions do if their code and what they hold are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import partial
+from types import FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+
+def same(a: Any, b: Any) -> bool:
+    """Are two values the same, looked at from inside? What cannot be looked into counts by its own equality.
+
+    >>> def adding(n):
+    ...     return lambda x: x + n
+    >>> adding(1) == adding(1), same(adding(1), adding(1)), same(adding(1), adding(2))
+    (False, True, False)
+    """
+    return _same(a, b, set())
+
+
+def _same(a: Any, b: Any, under_way: set[tuple[int, int]]) -> bool:
+    if a is b or (id(a), id(b)) in under_way:  # a function may hold itself
+        return True
+    if type(a) is not type(b):
+        return False
+    under_way.add((id(a), id(b)))
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    if isinstance(a, Mapping):
+        return list(a) == list(b) and all(_same(a[k], b[k], under_way) for k in a)
+    mine, theirs = _inside(a), _inside(b)
+    if mine is None or theirs is None:
+        return bool(a == b)
+    return len(mine) == len(theirs) and all(_same(x, y, under_way) for x, y in zip(mine, theirs, strict=True))
+
+
+def _inside(value: Any) -> tuple[Any, ...] | None:
+    """What a value is made of; None if it shows nothing."""
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    if isinstance(value, FunctionType):
+        held = tuple(cell.cell_contents for cell in value.__closure__ or ())
+        return (value.__code__, *held, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())
+    if isinstance(value, MethodType):
+        return value.__func__, value.__self__
+    if isinstance(value, partial):
+        return value.func, value.args, value.keywords
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(getattr(value, field.name) for field in fields(value))
+    return None
