@@ -27,7 +27,24 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "deadline": "fedfleet.pace.rounds:deadline",
         "overcommit": "fedfleet.pace.overcommit:overcommit",
     },
-    "folds": {"mean": "fedfleet.learn.folds:mean"},
+    "folds": {
+        "mean": "fedfleet.learn.folds:mean",
+        "median": "fedfleet.learn.robust:median",
+        "trimmed_mean": "fedfleet.learn.robust:trimmed_mean",
+        "norm_bound": "fedfleet.learn.robust:norm_bound",
+        "krum": "fedfleet.learn.robust:krum",
+        "multi_krum": "fedfleet.learn.robust:multi_krum",
+    },
+    "attacks": {
+        "sign_flip": "fedfleet.learn.attacks:sign_flip",
+        "scaled": "fedfleet.learn.attacks:scaled",
+        "nan": "fedfleet.learn.attacks:nan",
+    },
+    "privacy": {
+        "gaussian": "fedfleet.learn.private:gaussian",
+        "tree": "fedfleet.learn.private:tree",
+        "local": "fedfleet.learn.private:local",
+    },
     "codecs": {},
     "devices": {
         "homogeneous": "fedfleet.world.devices:homogeneous",
@@ -49,6 +66,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dirichlet": "fedfleet.world.partitions:dirichlet",
         "by_label": "fedfleet.world.partitions:by_label",
         "by_owner": "fedfleet.world.partitions:by_owner",
+        "label_flip": "fedfleet.world.poison:label_flip",
     },
     "users": {
         "households": "fedfleet.world.users:households",

@@ -68,6 +68,9 @@ def _variant(spec: Spec, tables: tuple[int, ...]) -> Algorithm:
     where = " and ".join(f"override[{i}]" for i in tables) + ".algorithm"
     table = spec.algorithm
     for i in tables:
+        whole = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)
+        if whole is not None:
+            raise BadInput(f"{where}.{whole}: it is the server's, the same for all clients; set it in [algorithm]")
         table = changed(table, spec.override[i]["algorithm"], where)
     try:
         return build_part("algorithms", table, {RunFacts: run_facts(spec)})
