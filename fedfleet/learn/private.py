@@ -45,7 +45,9 @@ def gaussian(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: D
     >>> gaussian(cohort=20, noise=0.8).around(fedavg()).fold.noise
     Noise(std=0.8, kind='fresh')
     """
-    return Privacy(lambda algorithm: _central(algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta)))
+    return Privacy(
+        lambda algorithm: _central(algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta))
+    )
 
 
 def tree(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
@@ -96,7 +98,7 @@ def _central(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promi
     if not inner.streams:
         raise BadInput(
             f"algorithm.private: noise goes into sums, and the fold of {algorithm.name!r} collects whole reports; use the mean or "
-            "norm_bound, or private = { use = \"local\" }"
+            'norm_bound, or private = { use = "local" }'
         )
     if inner.denominator not in (None, float(cohort)):
         raise BadInput(
@@ -104,7 +106,8 @@ def _central(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promi
         )
     if not callable(inner.bound) and 64.0 * noise.std > inner.bound * inner.total_weight:
         raise BadInput(
-            f"algorithm.private: noise of {noise.std:g} does not fit into sums of elements up to {inner.bound:g}; raise algorithm.bound"
+            f"algorithm.private: noise of {noise.std:g} does not fit into sums of elements up to {inner.bound:g}; raise "
+            "algorithm.bound"
         )
 
     def enter(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
@@ -145,5 +148,3 @@ def _veiled(passed: Passed, clip: float, std: float) -> Passed:
             short[c] += leaf.new_tensor(std * drawn).reshape(leaf[c].shape)
         found[name] = short
     return replace(passed, update=found)
-
-

@@ -104,7 +104,9 @@ def folded_by(algorithm: Algorithm, fold: Fold) -> Algorithm:
     inner = algorithm.fold
     why = _not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
     if why is not None:
-        raise BadInput(f"algorithm.fold: {algorithm.name!r} {why}, which no other fold can stand in for; leave `fold` out")
+        raise BadInput(
+            f"algorithm.fold: {algorithm.name!r} {why}, which no other fold can stand in for; leave `fold` out"
+        )
     chosen = replace(inner, combine=fold.combine, clip=fold.clip, least=max(inner.least, fold.least))
     if fold.streams and fold.clip is None:  # the mean itself: what it was given counts
         chosen = replace(chosen, bound=fold.bound, total_weight=fold.total_weight)

@@ -52,7 +52,9 @@ def exposure(promise: Promise, tasks: Tasks) -> tuple[float, int]:
     made = int(commits.max()) + 1
     for level in range(made.bit_length()):
         nodes = commits >> level
-        used = (nodes < made >> level) & (nodes % 2 == 0)  # only whole nodes, and of two sisters only the first, are released
+        used = (nodes < made >> level) & (
+            nodes % 2 == 0
+        )  # only whole nodes, and of two sisters only the first, are released
         total += _squares(clients[used], nodes[used], len(total))
     return float(total.max()), times
 

@@ -18,7 +18,7 @@ from fedfleet.core.errors import BadInput
 
 VARIABLE = "FEDFLEET_NOISE_KEY"
 _LEAST = 32  # bytes of a secret
-SEED, SECRET = "seed", "secret"  # noqa: S105 (words, not passwords)
+SEED, SECRET = "seed", "secret"
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,8 +105,8 @@ def _check_least(plan: Plan) -> None:
     least, cohort = plan.algorithm.fold.least, plan.pace.cohort
     if cohort < least:
         raise BadInput(
-            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.cohort, or "
-            "lower what the fold asks for"
+            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.cohort, "
+            "or lower what the fold asks for"
         )
 
 
