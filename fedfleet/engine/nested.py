@@ -31,8 +31,8 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
     remembers = isinstance(half, LocalPass) and half.remembers()
     if not algorithm.fold.streams:
         raise BadInput(
-            f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, and edges forward sums; use the mean "
-            "or norm_bound as algorithm.fold, or remove [edge]"
+            f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, and edges forward sums; use the "
+            "mean or norm_bound as algorithm.fold, or remove [edge]"
         )
     if algorithm.private is not None:
         raise BadInput(
