@@ -14,6 +14,7 @@ from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform
 from fedfleet.app.runs.own import Given, Own, brought, content, is_own, judged, maker, reopened
 from fedfleet.app.runs.own_folder import read_arrays
+from fedfleet.app.runs.privacy import source_here, with_privacy
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import Spec, load_spec, read_table, resolve, with_words
 from fedfleet.core.errors import BadInput, FedFleetError
@@ -180,6 +181,7 @@ def _arrays(data: Any) -> Any:
 def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
     """A run of which nothing is written."""
     setup = assemble(spec, own.task if own else None)
+    source_here(setup.plan.algorithm)  # whether its privacy can be accounted for
     for doubt in doubts(setup):
         warnings.warn(doubt, stacklevel=3)
     journal, events = journals.in_memory(), list[Event]()
@@ -189,8 +191,10 @@ def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
             journal=journal, watch=lambda more: events.extend(without_sums(more)), hear=hear,
         )  # fmt: skip
     params = done.state.server.params
+    found = summary(events, chance=chance_of(setup.task), caveats=caveats(setup))
+    found = with_privacy(found, setup.plan, {}, events)
     metrics = {
-        **judged(own, params, summary(events, chance=chance_of(setup.task), caveats=caveats(setup))),
+        **judged(own, params, found),
         "digest": journal.digest,
         "spec_digest": spec.digest,
     }

@@ -43,12 +43,13 @@ class WakeAt:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """Fold the reports of these tasks, in this order. Answer: ReportsGathered."""
+    """Fold the reports of these tasks, in this order, into the model of this version. Answer: ReportsGathered."""
 
     tasks: tuple[int, ...]
     waves: tuple[Wave, ...]
     contexts: tuple[Context, ...]
     server: ServerState
+    version: int = 1
 
 
 @dataclass(frozen=True, slots=True)

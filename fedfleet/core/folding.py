@@ -14,7 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fedfleet.core import exact
+from fedfleet.core.clipping import shrink, slack, squares_of
 from fedfleet.core.errors import Refused
+from fedfleet.core.noising import Noise
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Array, Tree, mismatch
 
@@ -72,6 +74,8 @@ class Fold:
     `total_weight` the weights of one sum; `fine` names leaves of small scale, which take two limbs. `denominator` replaces the
     total weight. With `combine` a fold collects instead of streaming: it gets all reports in the order of their tasks.
     `ages`: how a report enters depends on its staleness, so that sums that an edge forwards will not do.
+    `clip` scales every update down to that Euclidean norm, as computed from what arrived; `noise` is added to the finished sums
+    by the runtime, which has the key. Of fewer than `least` reports no aggregate is made.
     """
 
     like: Callable[[ServerState], Tree]
@@ -82,6 +86,9 @@ class Fold:
     denominator: float | None = None
     combine: Callable[[Collected], Tree | None] | None = None
     ages: bool = False
+    clip: float | None = None
+    noise: Noise | None = None
+    least: int = 1
 
     @property
     def streams(self) -> bool:
@@ -181,9 +188,12 @@ def _enter(fold: Fold, acc: Folding, report: Report, entry: Entry) -> None:
     counted = exact.units(entry.weight)
     if into.weight + counted > fold.total_weight * 2.0**60:
         raise Refused(exact.overweight(into, entry.weight, fold.total_weight) or "it weighs too much")
+    factor = entry.factor
+    if fold.clip is not None:
+        factor *= shrink(fold.clip, squares_of(report.update, acc.scales), slack(acc.like, acc.scales))
     exact.add(
         into, report.update, entry.weight, acc.scales,
-        factor=entry.factor, parts=entry.parts, total_weight=fold.total_weight, counted=counted,
+        factor=factor, parts=entry.parts, total_weight=fold.total_weight, counted=counted,
     )  # fmt: skip
 
 
@@ -228,7 +238,10 @@ def finish(fold: Fold, acc: Folding) -> Aggregate | None:
     if fold.combine is not None:
         inside = sorted(acc.collected, key=lambda pair: pair[0].task)
         tree = fold.combine(inside) if inside else None
-        return None if tree is None else Aggregate(tree, math.fsum(r.weight for r, _ in inside), len(inside))
+        if tree is None:
+            return None
+        whole = Mean(tree, math.fsum(r.weight for r, _ in inside), len(inside))
+        return Aggregate(tree, whole.weight, whole.count, {"": whole})
     found: dict[str, Mean] = {}
     for name in sorted(acc.sums):
         part = acc.sums[name]

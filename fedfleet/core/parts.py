@@ -53,6 +53,16 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
+class Promise:
+    """What a private algorithm does, from which its privacy loss follows: the mechanism, the noise as a multiple of how far one
+    report can move what is released, and the delta that is granted."""
+
+    mechanism: Literal["gaussian", "tree", "local"]
+    noise: float
+    delta: float
+
+
+@dataclass(frozen=True, slots=True)
 class Algorithm:
     """What client and server compute, both halves in one value.
 
@@ -63,7 +73,8 @@ class Algorithm:
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
     use, from the global one and its own memory; `tune(client)` a pass that it makes before it is judged, or None.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
-    `pooled`: one task a round trains on everybody's data at the server (the centralized bound).
+    `pooled`: one task a round trains on everybody's data at the server (the centralized bound). `private`: what it promises
+    to those who take part.
     """
 
     name: str
@@ -78,6 +89,7 @@ class Algorithm:
     tune: Callable[[int], LocalPass | None] | None = None
     priced_by_value: bool = False
     pooled: bool = False
+    private: Promise | None = None
 
 
 @dataclass(frozen=True, slots=True)

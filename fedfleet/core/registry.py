@@ -47,7 +47,6 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "overcommit": "fedfleet.pace.overcommit:overcommit",
         "buffered": "fedfleet.pace.buffered:buffered",
     },
-    "folds": {"mean": "fedfleet.learn.folds:mean"},
     "codecs": {
         **{f"int{bits}": f"fedfleet.learn.codecs.integers:int{bits}" for bits in range(2, 9)},
         "fp16": "fedfleet.learn.codecs.halves:fp16",
@@ -59,6 +58,24 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "gzip": "fedfleet.learn.codecs.compressing:gzip",
         "deflate": "fedfleet.learn.codecs.compressing:deflate",
         "zstd": "fedfleet.learn.codecs.compressing:zstd",
+    },
+    "folds": {
+        "mean": "fedfleet.learn.folds:mean",
+        "median": "fedfleet.learn.robust:median",
+        "trimmed_mean": "fedfleet.learn.robust:trimmed_mean",
+        "norm_bound": "fedfleet.learn.robust:norm_bound",
+        "krum": "fedfleet.learn.robust:krum",
+        "multi_krum": "fedfleet.learn.robust:multi_krum",
+    },
+    "attacks": {
+        "sign_flip": "fedfleet.learn.attacks:sign_flip",
+        "scaled": "fedfleet.learn.attacks:scaled",
+        "nan": "fedfleet.learn.attacks:nan",
+    },
+    "privacy": {
+        "gaussian": "fedfleet.learn.private:gaussian",
+        "tree": "fedfleet.learn.private:tree",
+        "local": "fedfleet.learn.private:local",
     },
     "devices": {
         "homogeneous": "fedfleet.world.devices:homogeneous",
@@ -80,6 +97,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dirichlet": "fedfleet.world.partitions:dirichlet",
         "by_label": "fedfleet.world.partitions:by_label",
         "by_owner": "fedfleet.world.partitions:by_owner",
+        "label_flip": "fedfleet.world.poison:label_flip",
     },
     "users": {
         "households": "fedfleet.world.users:households",

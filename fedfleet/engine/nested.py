@@ -29,6 +29,16 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
     """
     half = algorithm.local(0, NO_SETTINGS)
     remembers = isinstance(half, LocalPass) and half.remembers()
+    if not algorithm.fold.streams:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, and edges forward sums; use the "
+            "mean or norm_bound as algorithm.fold, or remove [edge]"
+        )
+    if algorithm.private is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: an edge weighs as many devices as it has, so that no noise could cover it; leave "
+            "algorithm.private out, or remove [edge]"
+        )
     if algorithm.accept is not None:
         raise BadInput(
             f"edge.use = {rule.name!r}: {algorithm.name!r} decodes what devices send, which edges cannot do yet; "

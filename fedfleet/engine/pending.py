@@ -40,6 +40,7 @@ def gather_command(state: RunState) -> Gather:
         tuple(e.wave for e in came),
         tuple(_context(state, e) for e in came),
         state.server,
+        state.book.version + 1,
     )
 
 

@@ -26,6 +26,7 @@ from fedfleet.engine.replay import Contradiction, Regather, replay
 from fedfleet.runtime.aggregates import load_aggregate
 from fedfleet.runtime.gather import evaluate
 from fedfleet.runtime.memory import ClientMemory
+from fedfleet.runtime.noise import Noising
 from fedfleet.runtime.record import Enough, Lie, Numbered, Record
 from fedfleet.runtime.rows import decode_numbered, spans
 from fedfleet.runtime.simulate import Simulation, drive, fresh
@@ -52,10 +53,18 @@ class Audit:
     params: Tree | None = None
 
 
-def run_again(plan: Plan, world: World, execute: Executor, rows: Sequence[Numbered], *, eager: bool = False) -> Audit:
-    """Everything derived from the plan and its world: simulate, and compare row by row."""
+def run_again(
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    rows: Sequence[Numbered],
+    *,
+    eager: bool = False,
+    key: bytes | None = None,
+) -> Audit:
+    """Everything derived from the plan and its world: simulate, and compare row by row. `key` is that of a secret run's noise."""
     record = Record(rows, models=True)
-    params = _follow(record, fresh(plan, world, execute, eager=eager))
+    params = _follow(record, fresh(plan, world, execute, eager=eager, noising=Noising(key)))
     return Audit(record.events, record.commits, ("decisions", *WORLD, *TRAINED), (), params)
 
 
@@ -89,6 +98,30 @@ def follow_served(plan: Plan, world: World, execute: Executor | None, rows: Sequ
     found = _facts_followed(plan, world, _read(rows), regather, execute, models=True)
     trained = ("models", "scores") if execute is not None else ("models",)
     believed = ("aggregates", "losses", *WORLD, *(() if execute is not None else ("scores",)))
+    return replace(found, verified=("decisions", *trained), believed=believed)
+
+
+def follow_kept(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
+    """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept.
+
+    What clients keep at home is not known then, so that the scores of personal models are believed.
+    """
+    log = _read(rows)
+    told = _believing(log.events)
+    tries = execute if plan.algorithm.personal is None else None
+
+    def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
+        said = told(command, fact)
+        if not len(fact.tasks):
+            return said
+        kept = load_aggregate(plan, folder, command.server, command.version, fact.time)
+        if spans(kept.tasks) != spans(fact.tasks):
+            raise RunFailed("the kept aggregate is of other reports")
+        return kept
+
+    found = _facts_followed(plan, world, log, regather, tries, models=True)
+    trained = ("models", "scores") if tries is not None else ("models",)
+    believed = ("aggregates", "losses", *WORLD, *(() if tries is not None else ("scores",)))
     return replace(found, verified=("decisions", *trained), believed=believed)
 
 

@@ -18,6 +18,7 @@ from fedfleet.engine.state import RunState, in_order_of_arrival
 from fedfleet.runtime.files import Damaged, load_tree, meta_of, save_tree
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import DEFAULT_LIMIT, ClientMemory
+from fedfleet.runtime.noise import SEEDED, Noising
 from fedfleet.runtime.simulate import Simulation, taken_up, train_now
 
 _KEPT = 2  # a torn newest checkpoint still leaves the one before
@@ -80,6 +81,7 @@ def restore(
     eager: bool,
     limit: float = DEFAULT_LIMIT,
     links: Mapping[int, str] | None = None,
+    noising: Noising = SEEDED,
 ) -> Restored:
     """The newest checkpoint that is whole and belongs to the journal, whose sound links are `links` (None: not asked)."""
     damages: list[str] = []
@@ -96,16 +98,24 @@ def restore(
         except (ValueError, KeyError, TypeError, IndexError, OSError, RunFailed) as wrong:
             damages.append(str(wrong))
             continue  # the one before it may be whole
-        return Restored(_rebuild(memory, plan, world, execute, state, eager=eager), position, tuple(damages))
+        sim = _rebuild(memory, plan, world, execute, state, eager=eager, noising=noising)
+        return Restored(sim, position, tuple(damages))
     return Restored(None, 0, tuple(damages))
 
 
 def _rebuild(
-    memory: ClientMemory, plan: Plan, world: World, execute: Executor, state: RunState, *, eager: bool
+    memory: ClientMemory,
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    state: RunState,
+    *,
+    eager: bool,
+    noising: Noising,
 ) -> Simulation:
     busy = np.zeros(len(world.keys), np.bool_)
     eager = eager or plan.algorithm.priced_by_value
-    sim = Simulation(plan, world, execute, eager, state, busy=busy, memory=memory)
+    sim = Simulation(plan, world, execute, eager, state, busy=busy, memory=memory, noising=noising)
     for wave, slots in _unfinished(sim).values():
         if any(wave.first + slot in memory.lent for slot in range(len(wave))):
             memory.expect(wave, (wave.first + slot for slot in slots))

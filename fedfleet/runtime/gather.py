@@ -13,6 +13,7 @@ from fedfleet.core.commands import Evaluate, Gather, Probe
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.folding import Fold, Folding
+from fedfleet.core.noising import add_noise, seeded_key
 from fedfleet.core.parts import DataSource, Executor, Folded, Job, Offer, Plan, Trial, World
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected, Report, Score, ServerState, Slots, Wave
@@ -62,16 +63,18 @@ def gather(
     command: Gather,
     now: float,
     reports: Iterable[Report] | None = None,
+    key: bytes | None = None,
 ) -> ReportsGathered:
-    """Train (unless the reports are there already), check and fold, in task order."""
-    algorithm = plan.algorithm
+    """Train (unless the reports are there already), check and fold, in task order. `key` addresses noise (None: the seed does)."""
+    algorithm, server, contexts = plan.algorithm, command.server, command.contexts
+    made = command.version, key
     if reports is not None:
-        return fold_reports(plan, memory, command.server, command.contexts, reports, now)
+        return fold_reports(plan, memory, server, contexts, reports, now, made)
     jobs = jobs_for(plan, world, memory, command.tasks, command.waves)
     if execute.fold is None or not algorithm.fold.streams or algorithm.accept is not None:
-        return fold_reports(plan, memory, command.server, command.contexts, execute.train(jobs), now)
-    done = execute.fold(jobs, command.contexts, algorithm.fold, command.server)
-    return settled(memory, command.tasks, done, now)
+        return fold_reports(plan, memory, server, contexts, execute.train(jobs), now, made)
+    done = execute.fold(jobs, contexts, algorithm.fold, server)
+    return settled(plan, memory, contexts, done, now, made)
 
 
 def admit(
@@ -94,26 +97,52 @@ def _decoded(accept: Accept, server: ServerState, report: Report, context: Conte
         raise Refused(f"it cannot be decoded ({type(wrong).__name__}: {wrong})") from wrong
 
 
+# For which version reports are folded, and the key that addresses its noise (None: the seed of the run does).
+Making = tuple[int, bytes | None]
+
+
 def fold_reports(
     plan: Plan,
     memory: ClientMemory,
     server: ServerState,
-    contexts: Iterable[Context],
+    contexts: Sequence[Context],
     reports: Iterable[Report],
     now: float,
+    making: Making = (1, None),
 ) -> ReportsGathered:
     """Reports in task order become one aggregate, and what their clients remember advances."""
     done = fold_in_order(plan.algorithm.fold, server, reports, contexts, plan.algorithm.accept)
-    return settled(memory, (*done.tasks.tolist(), *(r.task for r in done.rejected)), done, now)
+    return settled(plan, memory, contexts, done, now, making)
 
 
-def settled(memory: ClientMemory, tasks: Iterable[int], done: Folded, now: float) -> ReportsGathered:
-    """The fact that follows from a finished fold; the clients in it remember what their reports say."""
-    for task in tasks:
+def settled(
+    plan: Plan, memory: ClientMemory, contexts: Sequence[Context], done: Folded, now: float, making: Making
+) -> ReportsGathered:
+    """The fact that follows from a finished fold; the clients in it remember what their reports say.
+
+    Noise is added here, before there is a fact: nothing that outlives this call holds sums without it.
+    """
+    fold, (version, key) = plan.algorithm.fold, making
+    for task in (*done.tasks.tolist(), *(r.task for r in done.rejected)):
         memory.take_back(task)
+    done = _enough(fold, contexts, done)
+    if fold.noise is not None and len(done.tasks):
+        add_noise(fold.noise, done.accumulator, seeded_key(plan.seed) if key is None else key, version)
     for client, slots in done.memory.items():
         memory.advance(client, slots)
     return ReportsGathered(now, done.accumulator if len(done.tasks) else None, done.tasks, done.stats, done.rejected)
+
+
+def _enough(fold: Fold, contexts: Sequence[Context], done: Folded) -> Folded:
+    """The fold, or, if it has fewer reports than it needs, a refusal of them all: then the model stays as it was."""
+    came = done.tasks.tolist()
+    if not 0 < len(came) < fold.least:
+        return done
+    why = f"only {len(came)} reports could be folded, and this fold needs {fold.least}; raise pace.cohort"
+    clients = {context.task: context.client for context in contexts}
+    alone = (Rejected(task, clients[task], f"client {clients[task]}: {why}") for task in came)
+    rejected = sorted((*done.rejected, *alone), key=lambda r: r.task)
+    return Folded(done.accumulator, done.tasks[:0], {}, tuple(rejected))
 
 
 def fold_in_order(

@@ -26,10 +26,12 @@ from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.pending import pending
 from fedfleet.engine.state import Phase, RunState
 from fedfleet.runtime.acting import carry_out
+from fedfleet.runtime.aggregates import keep_aggregate
 from fedfleet.runtime.foreseen import check_sees, foreseen_cost, foreseen_seconds, roster_of
 from fedfleet.runtime.gather import evaluate, gather, jobs_for, probe_losses
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import ClientMemory
+from fedfleet.runtime.noise import SEEDED, Noising
 from fedfleet.runtime.tracing import tracer
 from fedfleet.runtime.waiting import Awaited, depends_on, moment_of_enough
 
@@ -79,6 +81,7 @@ class Simulation:
     facts: deque[Fact] = field(default_factory=deque)
     awaited: Awaited | None = None  # of an ask that waits until enough clients are there
     asked: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
+    noising: Noising = SEEDED
 
     def find(self, command: FindCandidates) -> None:
         """Answered when no task ends at this instant any more; how many are wanted may grow until then.
@@ -110,8 +113,11 @@ class Simulation:
     def gather(self, command: Gather) -> None:
         """Train what is folded, unless it was trained when it was sent."""
         reports = None if not self.eager else [self.held.pop(task) for task in command.tasks]
-        now = self.state.book.now
-        self.facts.append(gather(self.plan, self.world, self.execute, self.memory, command, now, reports))
+        now, key = self.state.book.now, self.noising.key
+        fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key)
+        if self.noising.keeps is not None and fact.aggregate is not None:  # nobody without the secret can make it again
+            keep_aggregate(self.noising.keeps, command.version, fact)
+        self.facts.append(fact)
 
     def forget(self, command: Forget) -> None:
         """Dropped tasks free their clients and their reports; what the clients remember stays as it was."""
@@ -146,13 +152,15 @@ def simulate(
     memory: ClientMemory | None = None,
     watch: Tell | None = None,
     hear: Hear | None = None,
+    noising: Noising = SEEDED,
 ) -> Simulation:
     """Run a plan in a world to its end, and return where it ended.
 
     Events go to `journal` and, batch by batch, to `watch`, and to `hear` with the simulation that they come from; `keeper` may
-    save a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters.
+    save a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters, `noising` where the
+    noise of a private run comes from.
     """
-    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory)
+    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory, noising=noising)
     heard = None if hear is None else lambda events: hear(sim, events)
     found = (journal.append if journal is not None else None, watch, heard)
     listeners = [listener for listener in found if listener is not None]
@@ -200,13 +208,19 @@ def _traced(tell: Tell, trace: Callable[[str, Sequence[Any]], None]) -> Tell:
 
 
 def fresh(
-    plan: Plan, world: World, execute: Executor, *, eager: bool = False, memory: ClientMemory | None = None
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    *,
+    eager: bool = False,
+    memory: ClientMemory | None = None,
+    noising: Noising = SEEDED,
 ) -> Simulation:
     """A simulation before its first event."""
     check_sees(plan)
     eager = eager or plan.algorithm.priced_by_value
-    nobody = np.zeros(len(world.keys), np.bool_)
-    return Simulation(plan, world, execute, eager, begin(plan).state, busy=nobody, memory=memory or ClientMemory())
+    nobody, memory = np.zeros(len(world.keys), np.bool_), memory or ClientMemory()
+    return Simulation(plan, world, execute, eager, begin(plan).state, busy=nobody, memory=memory, noising=noising)
 
 
 def taken_up(sim: Simulation) -> Simulation:

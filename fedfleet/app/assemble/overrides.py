@@ -94,6 +94,9 @@ def _members(spec: Spec, i: int, kinds: np.ndarray) -> Ints:
 def _table(spec: Spec, tables: tuple[int, ...], where: str) -> Table:
     table = spec.algorithm
     for i in tables:
+        whole = next((key for key in ("fold", "private") if key in spec.override[i]["algorithm"]), None)
+        if whole is not None:
+            raise BadInput(f"{where}.{whole}: it is the server's, the same for all clients; set it in [algorithm]")
         table = changed(table, spec.override[i]["algorithm"], where)
     return table
 

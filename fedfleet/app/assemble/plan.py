@@ -23,6 +23,7 @@ from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
 from fedfleet.learn.losses import with_loss
 from fedfleet.world.partitions import hold
+from fedfleet.world.poison import poisoned
 
 # What a client costs while a world is made; and as one of a user's devices, whose samples are listed one by one.
 _CLIENT_BYTES, _USER_BYTES = 400, 4000
@@ -40,28 +41,30 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
             "--resume --out FOLDER, or give model= and data= to fedfleet.run in Python"
         )
     made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
-    world, home = _flat_world(spec, made)
+    world, home, made = _flat_world(spec, made)
     plan = _flat_plan(spec, made, pace, world)
     _check_stop(plan.stop)
     odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
     check_batches(made, plan, world)
+    _check_least(plan)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
 
-def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None]:
-    """The world whose clients are devices; and the users that they belong to, where the spec names any."""
+def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]:
+    """The world whose clients are devices; the users that they belong to, where the spec names any; the task as they hold it."""
     table, keys = spec.world, client_keys(spec.world["clients"])
     devices, states = devices_for(table, keys, spec.seed), states_for(table, keys, spec.seed)
     deal = build_part("partitions", table["data"])
     if "users" in table:
         home = settle(table, task, deal, len(keys), spec.seed)
-        return World(keys, devices, states, home.on_devices, home.users), home
+        world = World(keys, devices, states, home.on_devices, home.users)
+        return world, home, poisoned(deal, task, world.data, keys, spec.seed)
     data = hold(deal, task, keys, spec.seed, split=tuple(table["split"]), min_samples=table["min_samples"])
-    return World(keys, devices, states, data), None
+    return World(keys, devices, states, data), None, poisoned(deal, task, data, keys, spec.seed)
 
 
 def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
@@ -98,6 +101,15 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
     return above, user_world(home, world.devices, states)
+
+
+def _check_least(plan: Plan) -> None:
+    least, cohort = plan.algorithm.fold.least, plan.pace.cohort
+    if cohort < least:
+        raise BadInput(
+            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.cohort, "
+            "or lower what the fold asks for"
+        )
 
 
 def _check_stop(stop: Stop) -> None:

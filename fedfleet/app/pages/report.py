@@ -11,6 +11,7 @@ from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, ro
 from fedfleet.app.pages.html import figure, page, table, tiles
 from fedfleet.app.pages.svg import COLOURS
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
+from fedfleet.app.runs.privacy import kept_privacy
 from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
@@ -33,7 +34,7 @@ def report_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
     path = folder / "report.html"
-    found = summary(events, chance=kept_chance(folder)) | (own_measures(folder) if ended else {})
+    found = summary(events, chance=kept_chance(folder)) | (own_measures(folder) | kept_privacy(folder) if ended else {})
     found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
@@ -62,6 +63,7 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
             ("sent to devices", size(m["bytes_down"])),
             ("received from devices", size(m["bytes_up"])),
         ]),
+        *_private(m.get("privacy")),
         *_failed(m["failed_rounds"]),
         "<h2>Learning</h2>",
         figure(accuracy_over_time([("accuracy", events, COLOURS[0], False)]), "Accuracy of the global model on data that no client holds."),
@@ -88,6 +90,17 @@ def _failed(reasons: dict[str, int]) -> list[str]:
         return []
     rows = [[reason, f"{times}"] for reason, times in reasons.items()]
     return ["<h2>Rounds that failed</h2>", table(["reason", "rounds"], rows, words=[0])]
+
+
+def _private(found: dict[str, Any] | None) -> list[str]:
+    """What is claimed about privacy, and whether it is more than a study."""
+    if not found:
+        return []
+    kind = (
+        "a study: its noise comes from the seed" if found["noise_from"] == "seed" else "its noise comes from a secret"
+    )
+    said = f"Epsilon {_said(found['epsilon'])} at delta {_said(found['delta'])} ({found['mechanism']}; {kind}): {found['claim']}."
+    return ["<h2>Privacy</h2>", f"<p>{escape(said)}</p>"]
 
 
 def _computed(remarks: Sequence[str]) -> list[str]:

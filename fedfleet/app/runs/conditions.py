@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.assemble.executor import fastest_form
 from fedfleet.app.assemble.setup import Setup
+from fedfleet.app.runs.privacy import source_here
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
 from fedfleet.runtime.executors.processor import processor
@@ -30,7 +31,8 @@ _ADOPTED = ("execute", "ray_execute", "device", "threads", "tf32")
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How a run computes. `form` and `form_threads` are those of a stacked executor; `seconds` says why they were chosen."""
+    """How a run computes. `form` and `form_threads` are those of a stacked executor; `seconds` says why they were chosen;
+    `noise` where that of a private run comes from, without any secret."""
 
     execute: str
     ray_execute: str
@@ -42,6 +44,7 @@ class Conditions:
     processor: str
     versions: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    noise: dict[str, str] = field(default_factory=dict[str, str])
 
     @property
     def kernel(self) -> str:
@@ -69,7 +72,8 @@ def conditions_here(setup: Setup) -> Conditions:
     else:
         inside = run["ray_execute"] if run["execute"] == "ray" else "inline"
         chosen = {"form": "merged" if inside == "stacked" else "inline", "form_threads": run["threads"]}
-    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions())
+    noise = source_here(setup.plan.algorithm)
+    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions(), noise=noise)
 
 
 def keep_conditions(folder: Path, conditions: Conditions) -> None:

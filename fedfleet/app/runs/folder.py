@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, caveats, chance_of
+from fedfleet.app.runs.privacy import with_privacy
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
@@ -28,6 +29,7 @@ CONTRACT = (
 )  # fmt: skip
 
 
+_NO_NOISE: Mapping[str, str] = {}
 More = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -42,7 +44,7 @@ class Finished:
 
     def answer(self) -> dict[str, Any]:
         """The fields that the contract of `fedfleet run` names."""
-        return {key: self.metrics[key] for key in CONTRACT}
+        return {key: self.metrics[key] for key in (*CONTRACT, *(("privacy",) if "privacy" in self.metrics else ()))}
 
 
 def refuse_taken(out: Path, *, resume: bool) -> None:
@@ -110,25 +112,27 @@ def completed(
     *,
     more: More = dict,
     key: Path | None = None,
+    noise: Mapping[str, str] = _NO_NOISE,
 ) -> Finished:
     """Write the model and the measures of a run that has just ended, and seal it.
 
-    `more` adds measures that are not in the journal; `key` signs the seal.
+    `more` adds measures that are not in the journal; `key` signs the seal; `noise` says where that of a private run came from.
     """
-    found = journals.checked(out / "run.db")
-    if found.fault is not None or Written(found.digest, found.rows, found.link) != written:
+    held = journals.checked(out / "run.db")
+    if held.fault is not None or Written(held.digest, held.rows, held.link) != written:
         raise RunFailed(
             f"the journal {out}/run.db on the disk is not the one that was written "
-            f"({found.fault or 'its digest, rows or last link differ'}): the disk failed, or another program wrote to it; "
+            f"({held.fault or 'its digest, rows or last link differ'}): the disk failed, or another program wrote to it; "
             "resume the run"
         )
     save_tree(out / "model.safetensors", params)
     events = list(journals.read(out / "run.db"))
-    measures = more(measured(setup.spec, events, written.digest, chance_of(setup.task), caveats(setup)))
+    found = measured(setup.spec, events, written.digest, chance_of(setup.task), caveats(setup))
+    measures = more(with_privacy(found, setup.plan, noise, events))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
     # Last, since its presence says that the run is complete.
-    seal_folder(out, found, key)
+    seal_folder(out, held, key)
     return Finished(setup.spec, metrics, events, out)
 
 

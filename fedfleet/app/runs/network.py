@@ -10,6 +10,7 @@ from typing import Any
 from fedfleet.app.assemble import Setup, assemble, executing, rebuild
 from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions
 from fedfleet.app.runs.folder import Finished, Written, completed, make_folder, refuse_taken, write_spec
+from fedfleet.app.runs.privacy import noising_of, require_secret, source_here
 from fedfleet.app.spec import load_spec
 from fedfleet.app.terminal.answers import say
 from fedfleet.runtime import journal as journals
@@ -32,6 +33,8 @@ def serve_run(
     setup = assemble(spec)
     expected = setup.plan.pace.cohort if devices is None else devices
     check_servable(setup.plan, expected)
+    require_secret(setup.plan.algorithm)
+    source_here(setup.plan.algorithm)
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     desk = TaskDesk(setup.plan.clients, setup.plan.byte_scale)
     service = Service(desk, spec.toml(), spec.digest)
@@ -51,7 +54,8 @@ def serve_run(
             )
             start = time.perf_counter()
             written, params = _serve_in(setup, conditions, desk, folder, expected)
-            return completed(setup, folder, written, params, time.perf_counter() - start, key=key)
+            seconds = time.perf_counter() - start
+            return completed(setup, folder, written, params, seconds, key=key, noise=conditions.noise)
 
 
 def _serve_in(
@@ -60,7 +64,10 @@ def _serve_in(
     journal = journals.create(folder / "run.db", identity(folder, "served"))
     try:
         with executing(setup, conditions.stacked_form()) as execute:
-            done = serve(setup.plan, setup.world, execute, desk, devices=devices, journal=journal, folder=folder)
+            done = serve(
+                setup.plan, setup.world, execute, desk,
+                devices=devices, journal=journal, folder=folder, noising=noising_of(conditions.noise, folder),
+            )  # fmt: skip
         journal.flush()
         return Written(journal.digest, journal.position, journal.link), done.server.params
     finally:

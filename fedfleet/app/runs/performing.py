@@ -29,6 +29,7 @@ from fedfleet.app.runs.folder import (
     write_spec,
 )
 from fedfleet.app.runs.own import Own, judged, keep, reopened
+from fedfleet.app.runs.privacy import noising_of, source_here
 from fedfleet.app.runs.sealed import check_chain, check_files, open_record
 from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.answers import say, warn
@@ -40,7 +41,8 @@ from fedfleet.runtime.checkpoints import Checkpoints, Restored, restore
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.lock import locked
 from fedfleet.runtime.memory import ClientMemory
-from fedfleet.runtime.seals import SEAL, begun_otherwise, identity
+from fedfleet.runtime.noise import Noising
+from fedfleet.runtime.seals import SEAL, begun_otherwise, identity, kind_of
 from fedfleet.runtime.signing import load_private_key
 from fedfleet.runtime.simulate import Hear, simulate
 
@@ -86,7 +88,9 @@ def perform(
 
 
 def _assembled(spec: Spec, own: Own | None) -> Setup:
-    return assemble(spec, own.task) if own else assemble(spec)
+    setup = assemble(spec, own.task) if own else assemble(spec)
+    source_here(setup.plan.algorithm)  # a secret or an accountant that is missing is told before anything is written
+    return setup
 
 
 def _begun(setup: Setup, own: Own | None, out: Path, listeners: Listeners, key: Path | None) -> Finished:
@@ -102,7 +106,7 @@ def _resumed(
     spec: Spec, out: Path, own: Own | None, trust: str | None, listeners: Listeners, key: Path | None
 ) -> Finished:
     check_same_spec(spec, out)
-    if (out / "aggregates").is_dir():
+    if (out / "aggregates").is_dir() and not _simulated(out):
         raise BadInput(
             f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
         )
@@ -132,15 +136,16 @@ def _ended(
     start = time.perf_counter()
     written, params = _simulate_in(setup, conditions, out, listeners)
     seconds = time.perf_counter() - start
-    return completed(setup, out, written, params, seconds, more=partial(judged, own, params), key=key)
+    judge = partial(judged, own, params)
+    return completed(setup, out, written, params, seconds, more=judge, key=key, noise=conditions.noise)
 
 
 def _simulate_in(
     setup: Setup, conditions: Conditions, out: Path, listeners: Listeners
 ) -> tuple[Written, dict[str, Any]]:
-    limit = setup.spec.run["memory_mb"] << 20
+    limit, noising = setup.spec.run["memory_mb"] << 20, noising_of(conditions.noise, out)
     with executing(setup, conditions.stacked_form()) as execute:
-        journal, back = _taken_up(setup, execute, out, limit)
+        journal, back = _taken_up(setup, execute, out, limit, noising)
         try:
             for note in execute.notes if back.sim is None else ():
                 journal.remark(note)
@@ -150,7 +155,7 @@ def _simulate_in(
             done = simulate(
                 setup.plan, setup.world, execute,
                 journal=journal, keeper=keeper, resume=back.sim, memory=ClientMemory(out, limit),
-                watch=listeners.watch, hear=listeners.hear,
+                watch=listeners.watch, hear=listeners.hear, noising=noising,
             )  # fmt: skip
             for remark in execute.remarks() if execute.remarks else ():
                 journal.remark(remark)
@@ -160,13 +165,18 @@ def _simulate_in(
             journal.close()
 
 
-def _taken_up(setup: Setup, execute: Executor, out: Path, limit: int) -> tuple[Journal, Restored]:
+def _simulated(out: Path) -> bool:
+    path = out / "run.db"
+    return path.is_file() and kind_of(journals.identity_of(path)) == "simulated"
+
+
+def _taken_up(setup: Setup, execute: Executor, out: Path, limit: int, noising: Noising) -> tuple[Journal, Restored]:
     """The journal, cut off where the newest checkpoint that belongs to it was made; damage is said and kept as a remark."""
     path = out / "run.db"
     if not path.is_file():
         return journals.create(path, identity(out)), Restored(None, 0)
     held = journals.checked(path)
-    back = restore(out, setup.plan, setup.world, execute, eager=False, limit=limit, links=held.links)
+    back = restore(out, setup.plan, setup.world, execute, eager=False, limit=limit, links=held.links, noising=noising)
     damages = (*((f"{path}: {held.fault}",) if held.fault else ()), *back.damages)
     journal = journals.salvaged(path, back.position, held.links) if held.fault else journals.reopen(path)
     journal.truncate(back.position)

@@ -10,11 +10,13 @@ from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, executing
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
 from fedfleet.app.runs.folder import measured, own_measures
 from fedfleet.app.runs.own import Given, reopened
+from fedfleet.app.runs.privacy import secret_missing, with_privacy
 from fedfleet.app.runs.sealed import RunRecord, check_chain, check_files, check_model, open_record
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.trees import Tree, content_hash
-from fedfleet.runtime.audit import Audit, decide_again, follow_served, run_again
+from fedfleet.runtime.audit import Audit, decide_again, follow_kept, follow_served, run_again
+from fedfleet.runtime.noise import VARIABLE, key_for
 from fedfleet.runtime.rows import decode
 
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
@@ -39,7 +41,7 @@ def replay_run(
     quick, lacking = (True, own.lacking) if own and own.lacking and not quick else (quick, "")
     found = _audited(run, setup, kept, quick=quick, missing=missing)
     check_chain(run)
-    _check_ending(run, setup, found.params)
+    _check_ending(run, setup, kept, found.params)
     believed = [*found.believed, *_NEVER, *(("own",) if own_measures(folder) else ())]
     return {
         "ok": True,
@@ -50,7 +52,7 @@ def replay_run(
         "commits": found.commits,
         "verified": [*found.verified, *(("model.safetensors", "metrics.json") if run.seal else ())],
         "not_verified": believed,
-        "because": lacking or _because(run, quick=quick, missing=missing, believed=believed),
+        "because": lacking or _because(run, kept, quick=quick, missing=missing, believed=believed),
         "ended": run.seal is not None,
         "out": str(folder),
     }
@@ -64,24 +66,28 @@ def _audited(run: RunRecord, setup: Setup, kept: Conditions, *, quick: bool, mis
     with executing(setup, kept.stacked_form()) as execute:
         if run.served:
             return follow_served(plan, world, None if missing else execute, run.rows, run.folder)
+        if secret_missing(kept.noise):
+            return follow_kept(plan, world, None if missing else execute, run.rows, run.folder)
         try:
-            return run_again(plan, world, execute, run.rows)
+            return run_again(plan, world, execute, run.rows, key=key_for(kept.noise))
         except RunFailed:
             if missing is None:
                 raise
             return decide_again(plan, world, run.rows)  # what differs may be the machine
 
 
-def _because(run: RunRecord, *, quick: bool, missing: str | None, believed: list[str]) -> str | None:
+def _because(run: RunRecord, kept: Conditions, *, quick: bool, missing: str | None, believed: list[str]) -> str | None:
     """Why something that could have been derived was not."""
     if run.served:
         return "what devices did on a real network cannot be derived; whether this record was forged, only a signature tells"
     if quick:
         return "nothing was trained again; without --quick everything is"
+    if secret_missing(kept.noise):
+        return f"its noise comes from a secret, whose file {VARIABLE} does not name; models were made of the kept aggregates"
     return f"the run computed with {missing}" if missing is not None and "models" in believed else None
 
 
-def _check_ending(run: RunRecord, setup: Setup, params: Tree | None) -> None:
+def _check_ending(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | None) -> None:
     """The stored model and measures of a finished run against its journal."""
     if run.seal is None:
         return
@@ -89,7 +95,8 @@ def _check_ending(run: RunRecord, setup: Setup, params: Tree | None) -> None:
     stored = check_model(run, events)
     if params is not None and stored != content_hash(params):
         raise RunFailed(f"{run.folder}/model.safetensors is not the model that training again leads to")
-    _check_metrics(run.folder, measured(setup.spec, events, run.held.digest, chance_of(setup.task), caveats(setup)))
+    found = measured(setup.spec, events, run.held.digest, chance_of(setup.task), caveats(setup))
+    _check_metrics(run.folder, with_privacy(found, setup.plan, kept.noise, events))
 
 
 def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:

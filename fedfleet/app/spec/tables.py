@@ -15,15 +15,18 @@ from fedfleet.core.labels import RunFacts
 from fedfleet.core.limits import SMALLEST
 from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
 from fedfleet.core.registry import builder, parameters
+from fedfleet.learn.attacks import Attack
 from fedfleet.learn.compose import method
 from fedfleet.learn.features import featured
+from fedfleet.learn.private import Privacy
 from fedfleet.world.devices import DeviceRecipe
+from fedfleet.world.partitions import PartitionRecipe
 
 Table = dict[str, Any]
 # A parameter of one of these types is itself a part, given as a nested table.
 NESTED: dict[Any, str] = {
     Algorithm: "algorithms", Fold: "folds", Policy: "policies", Selector: "selectors", DeviceRecipe: "devices",
-    Codec: "codecs",
+    Codec: "codecs", Attack: "attacks", Privacy: "privacy", PartitionRecipe: "partitions",
 }  # fmt: skip
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 

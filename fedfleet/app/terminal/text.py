@@ -14,6 +14,7 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"10th-percentile client {percent(answer['accuracy_bottom10'])}, "
         f"mean of the worst tenth {percent(metrics.get('accuracy_worst10_mean'))}",
         *shown_failures(answer["failed_rounds"]),
+        *shown_privacy(answer.get("privacy")),
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
@@ -25,6 +26,14 @@ def shown_failures(failed: dict[str, int]) -> list[str]:
     if not failed:
         return []
     return [f"failed rounds: {sum(failed.values())} ({'; '.join(f'{n} x {reason}' for reason, n in failed.items())})"]
+
+
+def shown_privacy(found: dict[str, Any] | None) -> list[str]:
+    """The privacy loss of a run, with what is claimed."""
+    if not found:
+        return []
+    epsilon = "without a bound" if found["epsilon"] is None else f"{found['epsilon']:.3g}"
+    return [f"privacy: epsilon {epsilon} at delta {found['delta']:g}: {found['claim']}"]
 
 
 def shown_replay(answer: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ from fedfleet.runtime.foreseen import check_sees, roster_of
 from fedfleet.runtime.gather import evaluate, fold_reports
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import ClientMemory
+from fedfleet.runtime.noise import SEEDED, Noising
 from fedfleet.runtime.tracing import tracer
 from fedfleet.runtime.wire.desk import Errand, TaskDesk
 from fedfleet.runtime.wire.framing import offer_to_bytes
@@ -53,6 +54,7 @@ class Serving:
     gathered: int = 0
     held: dict[int, Report] = field(default_factory=dict)  # arrived and not yet folded, by task
     memory: ClientMemory = field(default_factory=ClientMemory)  # stays empty: see `check_servable`
+    noising: Noising = SEEDED
 
     def find(self, command: FindCandidates) -> None:
         """The state itself says that it is asking, and `next_fact` answers as soon as someone, or `at_least` so many, are idle."""
@@ -78,7 +80,8 @@ class Serving:
     def gather(self, command: Gather) -> None:
         """Fold what these tasks brought, in task order, and keep the aggregate before it becomes a fact."""
         reports = [self.held.pop(task) for task in command.tasks]
-        fact = fold_reports(self.plan, self.memory, command.server, command.contexts, reports, self.state.book.now)
+        now, making = self.state.book.now, (command.version, self.noising.key)
+        fact = fold_reports(self.plan, self.memory, command.server, command.contexts, reports, now, making)
         keep_aggregate(self.folder, self.gathered, fact)
         self.gathered += 1
         self.desk.answer(fact)
@@ -109,6 +112,12 @@ def check_servable(plan: Plan, devices: int) -> None:
         raise BadInput(
             f"algorithm {plan.algorithm.name!r} decodes what clients send by itself, and no codec can stand before that on the "
             "wire yet; leave up out of [algorithm], or simulate it with fedfleet run"
+        )
+    promise = plan.algorithm.private
+    if promise is not None and promise.mechanism == "local":
+        raise BadInput(
+            "algorithm.private: local noise would be drawn from the seed, which the server knows, so that on a real network it "
+            "protects nobody yet; use gaussian or tree, or simulate it with fedfleet run"
         )
     if plan.choose.probe is not None:
         raise BadInput(
@@ -142,6 +151,7 @@ def serve(
     journal: Journal,
     folder: Path,
     watch: Callable[[Sequence[Event]], None] | None = None,
+    noising: Noising = SEEDED,
 ) -> RunState:
     """Wait for `devices` enrolments, run a plan with them to its end, and return where it ended.
 
@@ -161,7 +171,7 @@ def serve(
 
     desk.await_enrolled(devices)
     first = begin(plan)
-    run = Serving(plan, world, execute, desk, folder, first.state)
+    run = Serving(plan, world, execute, desk, folder, first.state, noising=noising)
     tell(first.outcomes)
     for command in first.commands:
         carry_out(run, command)

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from fedfleet.core import exact
+from fedfleet.core.clipping import halved, shrink, slack
+from fedfleet.core.errors import Refused
 from fedfleet.core.folding import Entry, Fold, Folding, entry_refusal, merge, scales_of
 from fedfleet.core.trees import Array, Tree
 from fedfleet.tasks.accelerated import kernels_for
@@ -41,10 +43,27 @@ class DeviceSums:
         `weights` are what the reports claim; `peaks[leaf, client]` is the largest change of each leaf, as `changes` gives it.
         """
         reasons = self._refusals(weights, entries, peaks)
+        if self.fold.clip is not None:
+            entries = self._clipped(self.fold.clip, end, start, entries, reasons)
         for name in sorted({e.sum for e, why in zip(entries, reasons, strict=True) if why is None}):
             inside = [i for i, e in enumerate(entries) if e.sum == name and reasons[i] is None]
             self._add_to(name, end, start, {i: entries[i] for i in inside}, len(entries))
         return reasons
+
+    def _clipped(
+        self, clip: float, end: Tensors, start: Tensors | None, entries: Sequence[Entry], reasons: list[str | None]
+    ) -> list[Entry]:
+        """The entries of a stack with factors after which no update is longer than `clip`: the numbers that the host finds."""
+        columns = [squares(end[n], None if start is None else start[n]) for n in self.scales]
+        table = torch.stack(columns, 1).cpu().tolist() if columns else [[] for _ in entries]
+        rounding, found = slack(self.like, self.scales), list(entries)
+        for i, row in enumerate(table):
+            if reasons[i] is None:
+                try:
+                    found[i] = entries[i]._replace(factor=entries[i].factor * shrink(clip, row, rounding))
+                except Refused as wrong:
+                    reasons[i] = str(wrong)
+        return found
 
     def _add_to(
         self, name: str, end: Tensors, start: Tensors | None, inside: Mapping[int, Entry], clients: int
@@ -136,7 +155,8 @@ class DeviceSums:
         everywhere, and the means come home in one transfer."""
         found = Folding(self.like, self.scales)
         for name, head in self.heads.items():
-            simple = other is None and not head.thin and not self.fine[name]
+            # Noise goes into sums, on the host, which has the key.
+            simple = other is None and not head.thin and not self.fine[name] and self.fold.noise is None
             found.sums[name] = self._divided(name, head) if simple else self._brought(name, head)
         return found if other is None else merge(self.fold, found, other)
 
@@ -187,6 +207,12 @@ def peaks_and_squares(end: torch.Tensor, start: torch.Tensor | None) -> tuple[to
         return own.peaks_and_squares(end, start)
     change = (end if start is None else end - start).reshape(len(end), -1)
     return change.abs().amax(1), change.double().square_().sum(1)
+
+
+def squares(end: torch.Tensor, start: torch.Tensor | None) -> torch.Tensor:
+    """The sum of squares of each client's change, added up in the order that `core.clipping` fixes."""
+    change = (end if start is None else end - start).reshape(len(end), -1)
+    return halved(change.double().square())
 
 
 def add_exactly(total: torch.Tensor, end: torch.Tensor, start: torch.Tensor | None, factor: torch.Tensor) -> None:

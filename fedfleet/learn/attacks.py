@@ -1,0 +1,79 @@
+"""Attackers: clients that send something else than what they learnt, so that robustness can be studied.
+
+Who attacks is addressed by the seed and the client's key: the same clients for every method. Their harm is done where updates leave
+the client, on whole stacks, so that attackers and honest clients still train together; of honest clients no bit is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedfleet.core.attackers import attackers
+from fedfleet.core.labels import RunFacts
+from fedfleet.core.limits import Fraction, Positive
+from fedfleet.core.parts import Algorithm
+from fedfleet.core.passes import LocalPass, Passed
+from fedfleet.learn.compose import with_pass
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """What attackers make of each leaf of their update, and which share of how many clients they are."""
+
+    spoil: Callable[[Any], Any]
+    share: float
+    clients: int
+
+
+def sign_flip(*, facts: RunFacts, share: Fraction = 0.2, factor: Positive = 4.0) -> Attack:
+    """Attackers send -factor times their update: they push the model back to where it came from.
+
+    With factor 4 a fifth of all clients cancels the other four fifths.
+
+    >>> float(sign_flip(facts=RunFacts(10, 0, 5)).spoil(0.5))
+    -2.0
+    """
+    return Attack(lambda leaf: leaf * -factor, share, facts.clients)
+
+
+def scaled(*, facts: RunFacts, share: Fraction = 0.2, factor: Positive = 10.0) -> Attack:
+    """Attackers send factor times their update: the model becomes theirs (Bagdasaryan et al. 2020).
+
+    >>> float(scaled(facts=RunFacts(10, 0, 5)).spoil(0.5))
+    5.0
+    """
+    return Attack(lambda leaf: leaf * factor, share, facts.clients)
+
+
+def nan(*, facts: RunFacts, share: Fraction = 0.2) -> Attack:
+    """Attackers send updates that are not numbers; every fold refuses such a report and says so.
+
+    >>> float(nan(facts=RunFacts(10, 0, 5)).spoil(0.5))
+    nan
+    """
+    return Attack(lambda leaf: leaf * float("nan"), share, facts.clients)
+
+
+def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
+    """The algorithm some of whose clients attack; everything that they remember, and honest clients, stay as they are."""
+
+    def harm(passed: Passed) -> Passed:
+        bad = attackers(passed.seed, passed.keys, attack.share, attack.clients)
+        places = bad.nonzero()[0].tolist()
+        return replace(passed, update={n: _spoilt(v, attack, places) for n, v in passed.update.items()})
+
+    def more(inner: LocalPass) -> LocalPass:
+        return replace(inner, after=(*inner.after, harm))
+
+    return with_pass(algorithm, "nobody can attack it", more)
+
+
+def _spoilt(leaf: Any, attack: Attack, places: list[int]) -> Any:
+    if not places or not leaf.is_floating_point():
+        return leaf
+    found = leaf.clone()
+    for c in places:
+        found[c] = attack.spoil(leaf[c])
+    return found
