@@ -161,7 +161,8 @@ class LocalPass:
     go up (default: every leaf that is not kept; counters and other integers travel as they are), `slots` what else the client
     remembers, `then` what it trains next from where it is. `before` runs on the job before anything else, outermost first;
     `after` on the stack at the end, innermost first. `weigh` is what a report weighs in the mean. Of a `then`, only optimiser,
-    batches, rate, terms, objective and train count.
+    batches, rate, terms, objective and train count. `width` is the share of the model's width at which it is trained: what was
+    offered has the shapes of the narrower model (`Task.narrow`).
     """
 
     optimiser: Optimiser
@@ -178,6 +179,7 @@ class LocalPass:
     after: tuple[After, ...] = ()
     then: LocalPass | None = None
     weigh: Literal["samples", "one"] = "samples"
+    width: float = 1.0
 
     def stages(self) -> Iterator[LocalPass]:
         """This pass and all that follow it."""

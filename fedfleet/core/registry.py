@@ -20,8 +20,14 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "fedprox": "fedfleet.learn.zoo:fedprox",
         "centralized": "fedfleet.learn.zoo:centralized",
         "local_only": "fedfleet.learn.zoo:local_only",
+        "heterofl": "fedfleet.learn.zoo:heterofl",
+        "fjord": "fedfleet.learn.zoo:fjord",
+        "timelyfl": "fedfleet.learn.zoo:timelyfl",
     },
-    "selectors": {"uniform": "fedfleet.choose.uniform:uniform"},
+    "selectors": {
+        "uniform": "fedfleet.choose.uniform:uniform",
+        "timely": "fedfleet.choose.timely:timely",
+    },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",
         "deadline": "fedfleet.pace.rounds:deadline",

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache, partial
+from typing import Any
+
 import numpy as np
 
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.resolving import changed
 from fedfleet.app.spec.tables import build_part
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.labels import RunFacts
-from fedfleet.core.parts import Algorithm, World
+from fedfleet.core.labels import FleetFacts, RunFacts
+from fedfleet.core.parts import Algorithm, Task, World
 from fedfleet.core.records import Ints
 from fedfleet.learn.override import overridden
+from fedfleet.tasks.narrowing import shape_at
 
 
 def run_facts(spec: Spec) -> RunFacts:
@@ -19,7 +24,13 @@ def run_facts(spec: Spec) -> RunFacts:
     return RunFacts(spec.world["clients"], spec.seed, spec.stop["rounds"])
 
 
-def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:
+def fleet_facts(spec: Spec, task: Task, world: World, byte_scale: float) -> FleetFacts:
+    """What a builder may ask about the model and the devices of this run; the model is looked at when somebody asks."""
+    model = cache(partial(shape_at, task))
+    return FleetFacts(model, world.keys, spec.seed, world.devices.memory_mb, byte_scale)
+
+
+def with_overrides(algorithm: Algorithm, spec: Spec, world: World, facts: Mapping[Any, Any]) -> Algorithm:
     """The algorithm with the settings that [[override]] gives to some clients or kinds of device.
 
     Whoever is named by several has the settings of all; where two change the same setting the later one counts.
@@ -29,7 +40,7 @@ def with_overrides(algorithm: Algorithm, spec: Spec, world: World) -> Algorithm:
     kinds = np.array(world.devices.kinds)
     applying, which = combinations([_members(spec, i, kinds) for i in range(len(spec.override))], len(world.keys))
     used = [number for number in np.unique(which).tolist() if number]
-    variants = [(np.flatnonzero(which == number), _variant(spec, applying[number])) for number in used]
+    variants = [(np.flatnonzero(which == number), _variant(spec, applying[number], facts)) for number in used]
     return overridden(algorithm, tuple(variants), len(world.keys))
 
 
@@ -64,12 +75,12 @@ def _members(spec: Spec, i: int, kinds: np.ndarray) -> Ints:
     return np.unique(np.concatenate(found))
 
 
-def _variant(spec: Spec, tables: tuple[int, ...]) -> Algorithm:
+def _variant(spec: Spec, tables: tuple[int, ...], facts: Mapping[Any, Any]) -> Algorithm:
     where = " and ".join(f"override[{i}]" for i in tables) + ".algorithm"
     table = spec.algorithm
     for i in tables:
         table = changed(table, spec.override[i]["algorithm"], where)
     try:
-        return build_part("algorithms", table, {RunFacts: run_facts(spec)})
+        return build_part("algorithms", table, facts)
     except BadInput as wrong:
         raise BadInput(f"{where}: {wrong}") from None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.feasible import short_of_memory
-from fedfleet.app.assemble.overrides import run_facts, with_overrides
+from fedfleet.app.assemble.overrides import fleet_facts, run_facts, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
 from fedfleet.app.assemble.world import devices_for, in_one_place, states_for
@@ -15,7 +15,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import build_part
 from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
-from fedfleet.core.labels import RunFacts
+from fedfleet.core.labels import FleetFacts, RunFacts
 from fedfleet.core.parts import Plan, Policy, Task, World
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
@@ -69,7 +69,9 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
     """The plan whose clients are devices."""
     params = task.init(spec.seed)
     declared = spec.world["model_bytes"]
-    algorithm = with_overrides(build_part("algorithms", spec.algorithm, {RunFacts: run_facts(spec)}), spec, world)
+    byte_scale = 1.0 if declared is None else declared / tree_nbytes(params)
+    facts = {RunFacts: run_facts(spec), FleetFacts: fleet_facts(spec, task, world, byte_scale)}
+    algorithm = with_overrides(build_part("algorithms", spec.algorithm, facts), spec, world, facts)
     return Plan(
         seed=spec.seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
@@ -78,7 +80,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
         stop=Stop(**spec.stop),
         params=params,
         clients=len(world.keys),
-        byte_scale=1.0 if declared is None else declared / tree_nbytes(params),
+        byte_scale=byte_scale,
         spec_digest=spec.digest,
     )
 
