@@ -45,10 +45,10 @@ def portions(compute: Floats, transfer: Floats, upload: Floats, latency: Floats,
     >>> portions(*(np.array([v]) for v in (60.0, 30.0, 20.0, 0.0)), seconds=60.0)
     array([0.5])
     """
-    work, up = compute - latency, upload - latency
-    always = transfer - up + work / TRAINING_PASSES
-    less = up + work * (1.0 - 1.0 / TRAINING_PASSES)
-    late = ~(transfer + work <= seconds)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # a device that cannot do it at all takes for ever
+        work, up = compute - latency, upload - latency
+        always = transfer - up + work / TRAINING_PASSES
+        less = up + work * (1.0 - 1.0 / TRAINING_PASSES)
+        late = ~(transfer + work <= seconds)
         found = np.where(late, np.minimum((seconds - always) / less, 1.0), 1.0)
     return np.where(np.isfinite(found), found, 0.0)

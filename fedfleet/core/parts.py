@@ -58,7 +58,9 @@ class Algorithm:
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
     use, from the global one and its own memory; `tune(client)` a pass that each client makes before it is judged.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
-    `pooled`: one task a round trains on everybody's data at the server (the centralized bound).
+    `pooled`: one task a round trains on everybody's data at the server (the centralized bound). `tick(server)` is the part of
+    `apply` that does not look at what was learnt, such as counting: audits that train nothing follow it, so that whatever
+    decides about offers and costs must be there.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Algorithm:
     tune: Callable[[int], LocalPass] | None = None
     priced_by_value: bool = False
     pooled: bool = False
+    tick: Callable[[ServerState], ServerState] | None = None
 
 
 @dataclass(frozen=True, slots=True)

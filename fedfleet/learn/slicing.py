@@ -17,11 +17,12 @@ from fedfleet.core.charging import cost_of
 from fedfleet.core.errors import BadInput, Refused, RunFailed
 from fedfleet.core.labels import ModelShape
 from fedfleet.core.parts import Algorithm, Job, Offer
-from fedfleet.core.passes import LocalPass
+from fedfleet.core.passes import Before, LocalPass
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, Settings
 from fedfleet.core.trees import Array, Tree
 from fedfleet.learn.compose import with_pass
 
+Cuts = Callable[[], tuple["Cut", ...]]  # by width, the widest first, and the whole model behind them
 # Which place in the list of widths each of these clients has now: (server, clients) -> places.
 LevelOf = Callable[[ServerState, Ints], Ints]
 
@@ -55,9 +56,7 @@ def cut_of(shape: ModelShape, whole: ModelShape, width: float) -> Cut:
     return Cut(width, shapes, index, parts, size, sum(shape.work.values()), shape.activations)
 
 
-def sliced(
-    algorithm: Algorithm, cuts: Callable[[], tuple[Cut, ...]], level_of: LevelOf, *, changes: bool = False
-) -> Algorithm:
+def sliced(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes: bool = False) -> Algorithm:
     """The algorithm whose clients are offered, train and send a slice; `changes`: a client's width is another each time."""
     offered: list[tuple[Offer, dict[int, Offer]]] = []  # of the newest model: a cohort shares one start for each width
 
@@ -70,22 +69,6 @@ def sliced(
         if level not in known:
             known[level] = replace(whole, params=_taken(whole.params, cuts()[level]))
         return known[level]
-
-    def narrow(job: Job) -> Job:
-        local = job.local
-        assert isinstance(local, LocalPass)
-        cut = _fitting(cuts(), job.offer.params)
-        if cut is None:
-            raise RunFailed(
-                f"client {job.client}, task {job.task}: what was offered has the shapes of no width of the model"
-            )
-        width = cut.width
-        if width < 1.0 and (local.keep is not None or (changes and local.remembers())):
-            raise BadInput(
-                "algorithm: clients with slices of the model cannot keep leaves or models of their own at home, since those have not "
-                "the shapes of the server's; leave out what is kept, or take widths = [1.0]"
-            )
-        return replace(job, local=replace(local, width=width))
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
         cut = _fitting(cuts(), report.update)
@@ -103,12 +86,29 @@ def sliced(
         down, up = np.rint(whole.bytes_down * size), np.rint(whole.bytes_up * size)
         return replace(whole, samples=whole.samples * work, bytes_down=down, bytes_up=up)
 
+    narrow = _narrowing(cuts, changes)
     passes = with_pass(
-        algorithm,
-        "nobody knows how to train a slice with it",
-        lambda inner: replace(inner, before=(*inner.before, narrow)),
+        algorithm, "nobody can train a slice with it", lambda inner: replace(inner, before=(*inner.before, narrow))
     )
     return replace(passes, offer=offer, accept=accept, cost=cost)
+
+
+def _narrowing(cuts: Cuts, changes: bool) -> Before:
+    """What a client does first: see from what it was offered how wide a model it trains."""
+
+    def narrow(job: Job) -> Job:
+        local, cut = job.local, _fitting(cuts(), job.offer.params)
+        assert isinstance(local, LocalPass)
+        if cut is None:
+            raise RunFailed(f"client {job.client}, task {job.task}: its offer has the shapes of no width of the model")
+        if cut.width < 1.0 and (local.keep is not None or (changes and local.remembers())):
+            raise BadInput(
+                "algorithm: clients with slices of the model cannot keep leaves or models of their own at home, since those have "
+                "not the shapes of the server's; leave out what is kept, or take widths = [1.0]"
+            )
+        return replace(job, local=replace(local, width=cut.width))
+
+    return narrow
 
 
 def _fitting(cuts: tuple[Cut, ...], tree: Tree) -> Cut | None:

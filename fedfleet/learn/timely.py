@@ -9,7 +9,7 @@ A layer's work are its multiply-adds where the run knows the model, else its par
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
@@ -98,12 +98,7 @@ def partial_layers(
     >>> partial_layers(fedavg()).name
     'timelyfl'
     """
-    known: list[tuple[tuple[str, ...], Layers]] = []
-
-    def layers(params: Tree) -> Layers:
-        if not known or known[0][0] != tuple(params):
-            known[:] = [(tuple(params), layers_of(params, None if fleet.model is None else fleet.model(1.0).work))]
-        return known[0][1]
+    layers = _layers_by(fleet)
 
     def last_layers(job: Job) -> Job:
         local, found = job.local, layers(job.offer.params)
@@ -115,21 +110,39 @@ def partial_layers(
         mine = _filled(layers(server.params), algorithm.fold.like(server), report)
         return mine if algorithm.accept is None else algorithm.accept(server, mine, context)
 
+    passes = with_pass(
+        algorithm, "no layers of it can be left out", lambda inner: replace(inner, before=(*inner.before, last_layers))
+    )
+    part = replace(passes, name="timelyfl", accept=accept, cost=_cost(algorithm, layers))
+    match semantics:
+        case "paper":
+            return part
+        case "released":
+            return _with_the_old(part)
+
+
+def _layers_by(fleet: FleetFacts) -> Callable[[Tree], Layers]:
+    """The layers of a model, worked out once for the names that it has."""
+    known: list[tuple[tuple[str, ...], Layers]] = []
+
+    def layers(params: Tree) -> Layers:
+        if not known or known[0][0] != tuple(params):
+            known[:] = [(tuple(params), layers_of(params, None if fleet.model is None else fleet.model(1.0).work))]
+        return known[0][1]
+
+    return layers
+
+
+def _cost(algorithm: Algorithm, layers: Callable[[Tree], Layers]) -> Callable[[ServerState, Assignments, Ints], Cost]:
+    """A third of the work for the forward pass, the rest by what is trained; and only that goes up."""
+
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
         whole, found = cost_of(algorithm, server, asked, samples), layers(server.params)
         count = found.within(asked.settings.get(PORTION, np.ones(len(asked.clients)))) - 1
         work = (1.0 + (TRAINING_PASSES - 1.0) * found.work[count]) / TRAINING_PASSES
         return replace(whole, samples=whole.samples * work, bytes_up=np.rint(whole.bytes_up * found.bytes[count]))
 
-    passes = with_pass(
-        algorithm, "no layers of it can be left out", lambda inner: replace(inner, before=(*inner.before, last_layers))
-    )
-    part = replace(passes, name="timelyfl", accept=accept, cost=cost)
-    match semantics:
-        case "paper":
-            return part
-        case "released":
-            return _with_the_old(part)
+    return cost
 
 
 def _only(local: LocalPass, names: frozenset[str] | None) -> LocalPass:
@@ -142,12 +155,11 @@ def _only(local: LocalPass, names: frozenset[str] | None) -> LocalPass:
 
 def _filled(layers: Layers, like: Tree, report: Report) -> Report:
     """The report with the layers that it leaves out, which weigh nothing."""
-    missing = [n for n in like if n not in report.update]
-    count = next(
-        (k for k, layer in enumerate(layers.names) if missing and set(missing) & set(layer)), len(layers.names)
-    )
-    if not report.update or set(missing) & layers.trained(count) or set(like) - layers.trained(count) != set(missing):
+    sent = {n for n in like if n in report.update}
+    count = max((k for k, layer in enumerate(layers.names, start=1) if not sent.isdisjoint(layer)), default=0)
+    if sent != layers.trained(count) & like.keys() or not sent:
         raise Refused("it does not hold whole layers from the output on")
+    missing = [n for n in like if n not in sent]
     update = {n: report.update[n] if n in report.update else np.zeros_like(v) for n, v in like.items()}
     odd = {n: v for n, v in report.update.items() if n not in like}
     return replace(report, update={**update, **odd}, parts=dict.fromkeys(missing, 0.0) or None)

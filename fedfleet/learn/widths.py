@@ -8,7 +8,6 @@ batch norm drops them too).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Annotated, Literal
@@ -25,7 +24,7 @@ from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, ServerState
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Tree
-from fedfleet.learn.slicing import Cut, cut_of, sliced
+from fedfleet.learn.slicing import Cut, Cuts, cut_of, sliced
 
 MODEL_COPIES = 4.0  # in a device's memory: weights, gradients, what was offered, and one of the optimiser's
 _MEGABYTE = 2.0**20
@@ -93,15 +92,19 @@ def ordered_dropout(
         first = algorithm.init(params)
         return ServerState(first.params, {**first.extra, _DRAWN: np.zeros(1, np.int64)})
 
+    def tick(server: ServerState) -> ServerState:
+        before = server if algorithm.tick is None else algorithm.tick(server)
+        return ServerState(before.params, {**before.extra, _DRAWN: server.extra[_DRAWN] + 1})
+
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         after = algorithm.apply(server, aggregate)
-        return ServerState(after.params, {**after.extra, _DRAWN: server.extra[_DRAWN] + 1})
+        return ServerState(after.params, {**after.extra, _DRAWN: tick(server).extra[_DRAWN]})
 
-    found = sliced(replace(algorithm, init=init, apply=apply), cuts, level_of, changes=True)
+    found = sliced(replace(algorithm, init=init, apply=apply, tick=tick), cuts, level_of, changes=True)
     return replace(found, name="fjord")
 
 
-def _cuts(widths: list[float], fleet: FleetFacts) -> Callable[[], tuple[Cut, ...]]:
+def _cuts(widths: list[float], fleet: FleetFacts) -> Cuts:
     """The widths as a person lists them, widest first, and the whole model behind them all; made when they are first needed."""
     if sorted(set(widths), reverse=True) != list(widths):
         raise BadInput(f"widths: {widths} must be different shares of the width, the widest first, such as [1.0, 0.5]")

@@ -83,20 +83,17 @@ def _blocks(module: Any) -> dict[str, tuple[int, ...]]:
 def _traced(module: Any, x: Any) -> tuple[Mapping[str, float], float]:
     """Multiply-adds by leaf, and numbers kept, of one sample's pass. Products of activations with each other are not counted."""
     import torch
-    from torch import nn
 
     work: defaultdict[str, float] = defaultdict(float)
-    kept = [0.0]
+    kept: list[int] = []
 
-    def seen(leaf: nn.Module, given: Any, out: Any, path: str) -> None:
+    def seen(leaf: Any, given: Any, out: Any, path: str) -> None:
         del given
         out = out[0] if isinstance(out, tuple) else out
-        kept[0] += _KEPT_TWICE * out.numel()
-        products = isinstance(leaf, nn.Linear | nn.Conv1d | nn.Conv2d | nn.LSTM)
-        wide = out.shape[-1] if isinstance(leaf, nn.LSTM) else leaf.weight.shape[0] if products else 1  # type: ignore[union-attr]
-        for name, value in leaf.named_parameters(recurse=False):
-            times = value.numel() if products else 1.0
-            work[f"{path}.{name}".lstrip(".")] += out.numel() / wide * times if value.dim() > 1 or not products else 0.0
+        if isinstance(out, torch.Tensor):
+            kept.append(out.numel())
+            for name, count in _multiply_adds(leaf, out).items():
+                work[f"{path}.{name}".lstrip(".")] += count
 
     hooks = [
         leaf.register_forward_hook(partial(seen, path=path))
@@ -107,4 +104,18 @@ def _traced(module: Any, x: Any) -> tuple[Mapping[str, float], float]:
         module.eval()(torch.from_numpy(np.array(x)))
     for hook in hooks:
         hook.remove()
-    return work, kept[0]
+    return work, _KEPT_TWICE * sum(kept)
+
+
+def _multiply_adds(leaf: Any, out: Any) -> dict[str, float]:
+    """Of one sample, by parameter: its weights at each place of a layer's output; one for each number of anything else's."""
+    from torch import nn
+
+    match leaf:
+        case nn.LSTM():
+            places = out.numel() / out.shape[-1]
+        case nn.Linear() | nn.Conv1d() | nn.Conv2d():
+            places = out.numel() / len(leaf.weight)
+        case _:
+            return dict.fromkeys((n for n, _ in leaf.named_parameters(recurse=False)), float(out.numel()))
+    return {n: places * p.numel() if p.dim() > 1 else 0.0 for n, p in leaf.named_parameters(recurse=False)}

@@ -25,6 +25,14 @@ BASE = {
 POLICIES = {"overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}}, "deadline": {"seconds": 60.0}}
 
 
+# Of methods that train less than the whole model, a model that has parts, and whoever asks for them.
+PARTIAL = {
+    "heterofl": {"task": "digits_mlp"},
+    "fjord": {"task": "digits_mlp"},
+    "timelyfl": {"task": "digits_mlp", "choose": {"use": "timely", "seconds": 15.0, "least": 0.001}},
+}
+
+
 def paced(name):
     return {"use": name, **({} if name == "overcommit" else {"cohort": 4}), **POLICIES.get(name, {})}
 
@@ -32,7 +40,7 @@ def paced(name):
 def cases():
     """Algorithms times policies, then selectors and edges beside the plain method; each on every executor that trains here."""
     found = {
-        f"{a} {p}": {"algorithm": a, "pace": paced(p)}
+        f"{a} {p}": {"algorithm": a, "pace": paced(p), **PARTIAL.get(a, {})}
         for a, p in itertools.product(names("algorithms"), names("policies"))
     }
     found |= {f"fedavg {s}": {"choose": s, "pace": paced("deadline")} for s in names("selectors")}

@@ -115,5 +115,6 @@ def short_of_memory(plan: Plan, world: World) -> list[str]:
     named = ", ".join(kinds[:_NAMED]) + (" and others" if len(kinds) > _NAMED else "")
     return [
         f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "
-        f"all the same here; it fits {int((~small).sum())} ({named}): choose among those in world.devices"
+        f"all the same here; it fits {int((~small).sum())} ({named}): choose among those in world.devices, "
+        'or give the others a slice of it with algorithm.use = "heterofl"'
     ]
