@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import TRAINING_PASSES
-from fedfleet.core.limits import Share, Waiting
+from fedfleet.core.limits import Positive, Share
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Floats, Roster
 
@@ -16,7 +16,7 @@ PORTION = "portion"
 SEES = ("compute_seconds", "transfer_seconds", "upload_seconds", "latency_seconds")
 
 
-def timely(selector: Selector | None = None, *, seconds: Waiting = 120.0, least: Share = 0.05) -> Selector:
+def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least: Share = 0.05) -> Selector:
     """Clients that would miss the deadline get a smaller `portion`, with which they are in time; others do the whole work.
 
     FLHetBench's variant of TimelyFL (supplement VII.3), to go with algorithm.use = "timelyfl" and a deadline of so many `seconds`.

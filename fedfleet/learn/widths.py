@@ -10,10 +10,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from typing import Annotated, Literal
+from typing import Literal
 
 import numpy as np
-from annotated_types import MaxLen, MinLen
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.folding import Aggregate
@@ -29,17 +28,17 @@ from fedfleet.learn.slicing import Cut, Cuts, cut_of, sliced
 MODEL_COPIES = 4.0  # in a device's memory: weights, gradients, what was offered, and one of the optimiser's
 _MEGABYTE = 2.0**20
 _DRAWN = "widths/drawn"  # how many models were made: the address of the widths that are drawn next
-Widths = Annotated[list[Share], MinLen(1), MaxLen(16)]
+_MOST = 16  # widths: each has stacks and, on a server, a mask of its own
 
 
 def heterofl_widths(
     algorithm: Algorithm,
     *,
-    widths: Widths = [1.0, 0.5, 0.25],  # noqa: B006
+    widths: list[Share] = [1.0, 0.5, 0.25],  # noqa: B006
     assign: Literal["evenly", "memory"] = "evenly",
     fleet: FleetFacts = FleetFacts(),  # noqa: B008
 ) -> Algorithm:
-    """HeteroFL: every client trains a slice of the model of its own fixed width; each element is averaged over those who have it.
+    """HeteroFL: every client trains a slice of the model of its own width; each element is averaged over those who have it.
 
     Diao et al. 2021: w[i] += sum_k p_k d_k[i] / sum_k p_k over the clients k whose slice holds element i. `assign` deals the widths
     evenly, as there, or gives each device the widest that its memory holds; in both cases nobody gets a wider slice than its
@@ -67,7 +66,7 @@ def heterofl_widths(
 def ordered_dropout(
     algorithm: Algorithm,
     *,
-    widths: Widths = [1.0, 0.75, 0.5, 0.25],  # noqa: B006
+    widths: list[Share] = [1.0, 0.75, 0.5, 0.25],  # noqa: B006
     fleet: FleetFacts = FleetFacts(),  # noqa: B008
 ) -> Algorithm:
     """FjORD: every task trains a slice of a width that is drawn anew, up to the widest that the client's device can hold.
@@ -106,8 +105,10 @@ def ordered_dropout(
 
 def _cuts(widths: list[float], fleet: FleetFacts) -> Cuts:
     """The widths as a person lists them, widest first, and the whole model behind them all; made when they are first needed."""
-    if sorted(set(widths), reverse=True) != list(widths):
-        raise BadInput(f"widths: {widths} must be different shares of the width, the widest first, such as [1.0, 0.5]")
+    if not 1 <= len(widths) <= _MOST or sorted(set(widths), reverse=True) != list(widths):
+        raise BadInput(
+            f"algorithm.widths: {widths} must be 1 to {_MOST} different shares of the width, the widest first, such as [1.0, 0.5]"
+        )
 
     @cache
     def found() -> tuple[Cut, ...]:

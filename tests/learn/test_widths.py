@@ -117,7 +117,8 @@ def test_kinds_of_device_may_have_widths_of_their_own():
 @pytest.mark.parametrize(
     ("algorithm", "says"),
     [
-        ({"widths": []}, "at least 1"),
+        ({"widths": []}, "1 to 16 different shares"),
+        ({"widths": [1 / n for n in range(1, 18)]}, "1 to 16 different shares"),
         ({"widths": [0.5, 1.0]}, "the widest first"),
         ({"widths": [0.5, 0.5]}, "different shares"),
         ({"widths": [0.0]}, "greater than 0"),
