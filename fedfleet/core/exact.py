@@ -135,6 +135,9 @@ def add(
     _open(acc)
     for name, scale in scales.items():
         part = parts.get(name) if parts is not None else None
+        if isinstance(part, float) and part == 0.0:  # nothing to add, and whole layers of it
+            lack(acc, name, weight, part, acc.sums[name].shape, total_weight)
+            continue
         whole = math.ldexp(weight * factor, scale.power)
         x, total = update[name].reshape(-1), acc.sums[name].reshape(-1)
         fine = acc.fine[name].reshape(-1) if scale.two_limbs else None

@@ -133,6 +133,8 @@ def refusal(fold: Fold, acc: Folding, report: Report, context: Context) -> str |
     if report.forwarded is not None:
         return _forwarded_refusal(fold, acc, report.forwarded)
     if fold.combine is not None:
+        if report.parts:
+            return "it trained only a part of the model, which a fold that collects cannot weigh; use the mean"
         odd = mismatch(report.update, acc.like) if acc.like or report.update else None
         return odd or next(
             (f"leaf {n!r} is not finite" for n in acc.scales if not np.isfinite(report.update[n]).all()), None
@@ -193,8 +195,15 @@ def _enter(fold: Fold, acc: Folding, report: Report, entry: Entry) -> None:
         factor *= shrink(fold.clip, squares_of(report.update, acc.scales), slack(acc.like, acc.scales))
     exact.add(
         into, report.update, entry.weight, acc.scales,
-        factor=factor, parts=entry.parts, total_weight=fold.total_weight, counted=counted,
+        factor=factor, parts=_parts(entry.parts, report.parts), total_weight=fold.total_weight, counted=counted,
     )  # fmt: skip
+
+
+def _parts(asked: exact.Parts | None, trained: exact.Parts | None) -> exact.Parts | None:
+    """What the fold gives each leaf, of what the client trained of it."""
+    if asked is None or trained is None:
+        return trained if asked is None else asked
+    return {n: asked.get(n, 1.0) * trained.get(n, 1.0) for n in (*asked, *trained)}
 
 
 def sum_for(acc: Folding, name: str) -> exact.Accumulator:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
-from fedfleet.core.records import Floats, Ints
+import numpy as np
+
+from fedfleet.core.records import Floats, Ints, Keys
 
 LabelsOf = Callable[[Ints], Ints]  # the labels of rows of the dataset
 Prior = Callable[[], Floats]  # the share of each class in the whole world's training data; as long as there are classes
@@ -39,6 +41,38 @@ class ModelFacts:
 
     head: str
     norms: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The model at some share of its width: what it holds of the whole model, and what it takes.
+
+    `places[leaf]` are, axis by axis, the indices of its elements in the whole leaf; `work[leaf]` the multiply-adds of one sample's
+    forward pass in which the leaf takes part; `activations` how many numbers training keeps of one sample.
+    """
+
+    places: Mapping[str, tuple[Ints, ...]]
+    work: Mapping[str, float]
+    activations: float
+
+
+def _no_keys() -> Keys:
+    return np.zeros(0, np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetFacts:
+    """What a builder may ask about model and devices, with a parameter of this type: the model's shape at a share of its width, the
+    clients' keys, the seed, how much memory they have (NaN: unknown), and how much larger the model is declared than it is.
+
+    Without arguments: nothing is known.
+    """
+
+    model: Callable[[float], ModelShape] | None = None
+    keys: Keys = field(default_factory=_no_keys)
+    seed: int = 0
+    memory_mb: Callable[[Ints], Floats] | None = None
+    byte_scale: float = 1.0
 
 
 FactsOf = Callable[[], TaskFacts]

@@ -74,7 +74,8 @@ class Algorithm:
     use, from the global one and its own memory; `tune(client)` a pass that it makes before it is judged, or None.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
     `pooled`: one task a round trains on everybody's data at the server (the centralized bound). `private`: what it promises
-    to those who take part.
+    to those who take part. `tick(server)` is the part of `apply` that does not look at what was learnt, such as counting: audits
+    that train nothing follow it, so that whatever decides about offers and costs must be there.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Algorithm:
     priced_by_value: bool = False
     pooled: bool = False
     private: Promise | None = None
+    tick: Callable[[ServerState], ServerState] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +133,9 @@ class Selector:
     """Who is asked, and for how much. State goes in and comes out, as columns; `initial(clients)` makes the first.
 
     `probe(state, roster, n, draw)` names clients to look at before picking, and the number wanted of them. `sees` names
-    columns that the runtime puts into `Roster.stats`: compute_seconds and transfer_seconds (foreseen for the whole work,
-    without unavailable time), steps (NaN where they cannot be foreseen), user (-1: nobody's).
+    columns that the runtime puts into `Roster.stats`: compute_seconds, transfer_seconds and its upload_seconds (foreseen for the
+    whole work, without unavailable time, each with the latency_seconds of a trip), steps (NaN where they cannot be foreseen),
+    user (-1: nobody's).
     """
 
     name: str
@@ -248,7 +251,8 @@ class Loss:
 class Task:
     """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central.
 
-    Models are trained and judged by cross-entropy, or by `loss`.
+    Models are trained and judged by cross-entropy, or by `loss`. `narrow(share)` makes the module with this share of the units of
+    every hidden layer, all of them at 1; a task without it has one size only.
     """
 
     name: str
@@ -257,6 +261,7 @@ class Task:
     build: Callable[[], Any]
     init: Callable[[int], Tree]
     loss: Loss | None = None
+    narrow: Callable[[float], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,7 +168,8 @@ class LocalPass:
     remembers, `then` what it trains next from where it is. `before` runs on the job before anything else, outermost first;
     `after` on the stack at the end, innermost first. `weigh` is what a report weighs in the mean. Of a `then`, only optimiser,
     batches, rate, terms, objective and train count. `up` is the codec of what goes up, after all hooks, and `feedback` says that
-    the client adds what its codec lost to the next update; `down` is the codec in which the model came.
+    the client adds what its codec lost to the next update; `down` is the codec in which the model came. `width` is the share of
+    the model's width at which it is trained: what was offered has the shapes of the narrower model (`Task.narrow`).
     """
 
     optimiser: Optimiser
@@ -188,6 +189,7 @@ class LocalPass:
     up: Codec | None = None
     down: Codec | None = None
     feedback: bool = False
+    width: float = 1.0
 
     def stages(self) -> Iterator[LocalPass]:
         """This pass and all that follow it."""

@@ -62,7 +62,10 @@ def whole_work(clients: Ints) -> Assignments:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What tasks cost before anyone trained: samples processed, bytes down, bytes up; one entry per task."""
+    """What tasks cost before anyone trained: samples processed, bytes down, bytes up; one entry per task.
+
+    Who trains only a part of the model is charged as many samples of the whole model as its work comes to.
+    """
 
     samples: Floats
     bytes_down: Floats
@@ -119,7 +122,8 @@ class Report:
     report is folded.
 
     `bytes_up` and `seconds`, where they are known only after the work, replace what was foreseen. `forwarded` is the exact
-    sum of an edge's own reports, of which `update` is the mean: it is merged, so that layers of edges change no bit.
+    sum of an edge's own reports, of which `update` is the mean: it is merged, so that layers of edges change no bit. `parts`, from
+    `accept`, is the share of its weight that leaves or elements get: 0 where the client trained nothing.
     """
 
     task: int
@@ -131,6 +135,7 @@ class Report:
     bytes_up: float | None = None
     seconds: float | None = None
     forwarded: Any = None
+    parts: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

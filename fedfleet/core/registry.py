@@ -39,8 +39,14 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "fedbabu": "fedfleet.learn.zoo:fedbabu",
         "fedbn": "fedfleet.learn.zoo:fedbn",
         "ditto": "fedfleet.learn.zoo:ditto",
+        "heterofl": "fedfleet.learn.zoo:heterofl",
+        "fjord": "fedfleet.learn.zoo:fjord",
+        "timelyfl": "fedfleet.learn.zoo:timelyfl",
     },
-    "selectors": {"uniform": "fedfleet.choose.uniform:uniform"},
+    "selectors": {
+        "uniform": "fedfleet.choose.uniform:uniform",
+        "timely": "fedfleet.choose.timely:timely",
+    },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",
         "deadline": "fedfleet.pace.rounds:deadline",

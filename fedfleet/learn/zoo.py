@@ -19,6 +19,8 @@ from fedfleet.learn.sketched import sketched
 from fedfleet.learn.staleness import damped, mixing, stepping
 from fedfleet.learn.surgery import surgery
 from fedfleet.learn.terms import proximal
+from fedfleet.learn.timely import partial_layers
+from fedfleet.learn.widths import heterofl_widths, ordered_dropout
 
 fedprox = method(proximal, fedavg)
 centralized = method(pooled, fedavg)
@@ -42,6 +44,9 @@ fedrep = method(head_then_body, fedavg)
 fedbabu = method(body_alone, fedavg)
 fedbn = method(with_own_norms, fedavg)
 ditto = method(with_own_model, fedavg)
+heterofl = method(heterofl_widths, fedavg)
+fjord = method(ordered_dropout, fedavg)
+timelyfl = method(partial_layers, fedavg)
 
 __all__ = [
     "centralized",
@@ -63,8 +68,11 @@ __all__ = [
     "fedrep",
     "fedyogi",
     "fetchsgd",
+    "fjord",
     "ft",
+    "heterofl",
     "local_only",
     "scaffold",
     "stale_fedavg",
+    "timelyfl",
 ]

@@ -18,9 +18,9 @@ import numpy as np
 from fedfleet.core.commands import Command, Evaluate, Gather, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, Event, ReportRejected, ReportsGathered
-from fedfleet.core.folding import Fold, Folding
+from fedfleet.core.folding import Aggregate, Fold, Folding
 from fedfleet.core.parts import Executor, Plan, World
-from fedfleet.core.records import Context, Rejected, Report
+from fedfleet.core.records import Context, Rejected, Report, ServerState
 from fedfleet.core.trees import Tree
 from fedfleet.engine.replay import Contradiction, Regather, replay
 from fedfleet.runtime.aggregates import load_aggregate
@@ -127,8 +127,13 @@ def follow_kept(plan: Plan, world: World, execute: Executor | None, rows: Sequen
 
 def without_learning(plan: Plan) -> Plan:
     """The same decisions with an algorithm that folds nothing and leaves its model as it was."""
-    nothing = Fold(plan.algorithm.fold.like, combine=lambda inside: {})
-    return replace(plan, algorithm=replace(plan.algorithm, fold=nothing, apply=lambda server, aggregate: server))
+    nothing, tick = Fold(plan.algorithm.fold.like, combine=lambda inside: {}), plan.algorithm.tick
+
+    def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
+        del aggregate
+        return server if tick is None else tick(server)
+
+    return replace(plan, algorithm=replace(plan.algorithm, fold=nothing, apply=apply))
 
 
 def _folded(fact: ReportsGathered) -> ReportsGathered:

@@ -52,6 +52,17 @@ def _transfer_seconds(plan: Plan, world: World, state: RunState, clients: Ints, 
     return foreseen_seconds(world, state, clients, Cost(none, cost.bytes_down, cost.bytes_up))
 
 
+def _upload_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    cost, none = foreseen_cost(plan, state, clients, samples), np.zeros(len(clients))
+    return foreseen_seconds(world, state, clients, Cost(none, none, cost.bytes_up))
+
+
+def _latency_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    del plan, samples
+    none = np.zeros(len(clients))
+    return foreseen_seconds(world, state, clients, Cost(none, none, none))
+
+
 def _steps(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     del world, state
     return steps_of(plan.algorithm, clients, samples)
@@ -65,6 +76,8 @@ def _user(plan: Plan, world: World, state: RunState, clients: Ints, samples: Int
 COLUMNS: dict[str, Column] = {
     "compute_seconds": _compute_seconds,
     "transfer_seconds": _transfer_seconds,
+    "upload_seconds": _upload_seconds,
+    "latency_seconds": _latency_seconds,
     "steps": _steps,
     "user": _user,
 }

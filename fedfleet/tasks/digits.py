@@ -6,14 +6,15 @@ import gzip
 import importlib.util
 from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Width
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.task import TaskRecipe, make_task
+from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.task import TaskRecipe, fit_task
 
 
 @cache
@@ -36,31 +37,34 @@ def digits() -> Dataset:
 def digits_logreg() -> TaskRecipe:
     """Logistic regression on handwritten digits (650 parameters)."""
 
-    def build():
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.dense import logistic_regression
 
-        return logistic_regression(64, 10)
+        del shape, scale  # it has no hidden units
+        return logistic_regression(64, classes)
 
-    return make_task("digits_logreg", digits, build)
+    return fit_task("digits_logreg", digits, net)
 
 
 def digits_mlp(hidden: Width = 64) -> TaskRecipe:
     """A perceptron with one hidden layer on handwritten digits."""
 
-    def build():
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.dense import perceptron
 
-        return perceptron(64, [hidden], 10)
+        del shape
+        return perceptron(64, [units(hidden, scale)], classes)
 
-    return make_task("digits_mlp", digits, build)
+    return fit_task("digits_mlp", digits, net)
 
 
 def digits_cnn(channels: Width = 8, norm: Literal["none", "batch", "group"] = "none") -> TaskRecipe:
     """A small convolutional network on handwritten digits, with normalisation after its convolutions if `norm` names one."""
 
-    def build():
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.vision import SmallCnn
 
-        return SmallCnn(8, channels, 10, norm)
+        del shape
+        return SmallCnn(8, units(channels, scale), classes, norm)
 
-    return make_task("digits_cnn", digits, build)
+    return fit_task("digits_cnn", digits, net)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.limits import Count, Natural, Width
+from fedfleet.tasks.narrowing import units
 from fedfleet.tasks.readers import realworld, worn
 from fedfleet.tasks.sources import Source, data_from
 from fedfleet.tasks.synthetic import made_up
@@ -31,10 +32,10 @@ REALWORLD = Source(
 
 
 def _windows(hidden: int) -> Net:
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.sequence import WindowCnn
 
-        return WindowCnn(shape, hidden, classes)
+        return WindowCnn(shape, hidden, classes, scale=scale)
 
     return net
 
@@ -65,10 +66,10 @@ def harbox_mlp(
     `test_users` 0 holds out a fifth of all samples instead.
     """
 
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.dense import perceptron
 
-        return perceptron(int(np.prod(shape)), [hidden], classes)
+        return perceptron(int(np.prod(shape)), [units(hidden, scale)], classes)
 
     load = data_from((HARBOX,), made_up("harbox", (9, 100), 5, 121), samples=samples, synthetic=synthetic)
     return fit_task("harbox_mlp", load, net, test_users=test_users)

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Depth, Side, Width
+from fedfleet.tasks.narrowing import units
 from fedfleet.tasks.readers import folders, leaf
 from fedfleet.tasks.readers.cifar import read_cifar
 from fedfleet.tasks.sources import Source, data_from
@@ -26,10 +27,10 @@ CELEBA = Source("LEAF's CelebA", leaf.places("celeba"), leaf.read_celeba)
 def cifar_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """pfl-research's benchmark model (1,626,442 parameters) on CIFAR-10."""
 
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.vision import CifarCnn
 
-        return CifarCnn(shape, classes)
+        return CifarCnn(shape, classes, scale=scale)
 
     load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("cifar_cnn", load, net)
@@ -38,10 +39,10 @@ def cifar_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskR
 def resnet18_gn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """ResNet-18 with group normalisation (11,173,962 parameters) on CIFAR-10."""
 
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.residual import ResNet18
 
-        return ResNet18(shape[0], classes)
+        return ResNet18(shape[0], classes, scale=scale)
 
     load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
     return fit_task("resnet18_gn", load, net)
@@ -61,10 +62,10 @@ def celeba_cnn(*, hidden: Width = 256, samples: Count | None = None, synthetic: 
     Two 5x5 convolutions as for FEMNIST, not LEAF's four: FS-REAL's appendix gives these widths.
     """
 
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.vision import TwoConvNet
 
-        return TwoConvNet(shape, hidden, classes)
+        return TwoConvNet(shape, hidden, classes, scale=scale)
 
     shape = (3, leaf.CELEBA_SIDE, leaf.CELEBA_SIDE)
     load = data_from((CELEBA,), made_up("celeba", shape, 2), samples=samples, synthetic=synthetic)
@@ -82,13 +83,16 @@ def openimage_vit(*, side: Side = 32, samples: Count | None = None, synthetic: b
     return fit_task("openimage_vit", load, transformer)
 
 
-def transformer(shape: tuple[int, ...], classes: int, *, width: int = 192, depth: int = 6, heads: int = 3) -> Any:
-    """A small vision transformer with eight patches across."""
+def transformer(
+    shape: tuple[int, ...], classes: int, *, width: int = 192, depth: int = 6, heads: int = 3, scale: float = 1.0
+) -> Any:
+    """A small vision transformer with eight patches across; a narrower one has as many heads, each of them narrower."""
     from fedfleet.tasks.nets.attention import Vit
 
     if width % heads:
         raise BadInput(f"task.width = {width} cannot be shared among {heads} heads; use a multiple of task.heads")
-    return Vit(shape, classes, patch=shape[1] // PATCHES_ACROSS, width=width, depth=depth, heads=heads)
+    wide = units(width, scale, heads)
+    return Vit(shape, classes, patch=shape[1] // PATCHES_ACROSS, width=wide, depth=depth, heads=heads)
 
 
 def check_side(side: int) -> None:

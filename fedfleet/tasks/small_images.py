@@ -9,6 +9,7 @@ import numpy as np
 
 from fedfleet.core.limits import Count, Width
 from fedfleet.core.parts import Dataset
+from fedfleet.tasks.narrowing import units
 from fedfleet.tasks.readers import leaf
 from fedfleet.tasks.readers.idx import read_digits
 from fedfleet.tasks.readers.omniglot import read_omniglot
@@ -46,19 +47,19 @@ FASHION = Source(
 
 
 def _two_convolutions(hidden: int) -> Net:
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.vision import TwoConvNet
 
-        return TwoConvNet(shape, hidden, classes)
+        return TwoConvNet(shape, hidden, classes, scale=scale)
 
     return net
 
 
 def _perceptron(hidden: int) -> Net:
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.dense import perceptron
 
-        return perceptron(int(np.prod(shape)), [hidden, hidden], classes)
+        return perceptron(int(np.prod(shape)), [units(hidden, scale)] * 2, classes)
 
     return net
 
@@ -81,10 +82,10 @@ def chars74k_cnn(*, hidden: Width = 1024, samples: Count | None = None, syntheti
 def omniglot_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Three convolutions on Omniglot's drawings, shrunk to 28x28: a class is a character, an owner a drawer."""
 
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.vision import PoolingCnn
 
-        return PoolingCnn(shape, (32, 64, 64), hidden, classes)
+        return PoolingCnn(shape, (32, 64, 64), hidden, classes, scale=scale)
 
     load = data_from((OMNIGLOT,), made_up("omniglot", SHAPE, 242, 20), samples=samples, synthetic=synthetic)
     return fit_task("omniglot_cnn", load, net)
@@ -99,9 +100,10 @@ def mlp(*, hidden: Width = 200, samples: Count | None = None, synthetic: bool = 
 def logreg(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """Logistic regression 784-10 (7,850 parameters) on MNIST where it is there, else on Fashion-MNIST."""
 
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.dense import logistic_regression
 
+        del scale  # it has no hidden units
         return logistic_regression(int(np.prod(shape)), classes)
 
     load = data_from((MNIST, FASHION), made_up("mnist", SHAPE, 10), samples=samples, synthetic=synthetic)

@@ -19,10 +19,10 @@ COMMANDS = Source(
 SPECTROGRAMS = Source("Speech Commands (log-mel)", ("speech_commands/logmel49x40_u8.npz",), wav.read_spectrograms)
 
 
-def _net(shape: tuple[int, ...], classes: int) -> Any:
+def _net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
     from fedfleet.tasks.nets.vision import PoolingCnn
 
-    return PoolingCnn(shape, (16, 32, 64), 64, classes)
+    return PoolingCnn(shape, (16, 32, 64), 64, classes, scale=scale)
 
 
 def kws_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,8 +30,8 @@ class Recipe:
 
 
 TaskRecipe = Callable[[int], Task]
-# A model for samples of this shape and so many classes.
-Net = Callable[[tuple[int, ...], int], Any]
+# A model for samples of this shape and so many classes; if it takes a `scale` too, with that share of its hidden units.
+Net = Callable[..., Any]
 HOLDOUT_SHARE = 0.2
 MODEL_COPIES = 10  # at the server, on its way, in training, and as exact sums
 
@@ -54,8 +55,19 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
         def build() -> Any:
             return net(shape, classes)
 
+        def narrow(scale: float) -> Any:
+            return net(shape, classes, scale=scale)
+
         check_model(name, build)
-        return Task(name, dataset, hold_out(dataset, seed, test_users), build, lambda s: first_parameters(build, s))
+        narrows = "scale" in inspect.signature(net).parameters
+        return Task(
+            name,
+            dataset,
+            hold_out(dataset, seed, test_users),
+            build,
+            lambda s: first_parameters(build, s),
+            narrow=narrow if narrows else None,
+        )
 
     return Recipe(recipe, getattr(load, "here", _always))
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from fedfleet.core.limits import Count, Width, Words
+from fedfleet.tasks.narrowing import units
 from fedfleet.tasks.readers import leaf, plays
 from fedfleet.tasks.readers.words import WIDTH
 from fedfleet.tasks.sources import Source, data_from
@@ -49,9 +50,10 @@ def twitter_logreg(*, words: Words = 0, samples: Count | None = None, synthetic:
     `words` 0 takes the mean of a tweet's word vectors; n puts the first n vectors in a row, as FS-REAL's text says.
     """
 
-    def net(shape: tuple[int, ...], classes: int) -> Any:
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
         from fedfleet.tasks.nets.dense import logistic_regression
 
+        del scale  # it has no hidden units
         return logistic_regression(shape[0], classes)
 
     source = Source("LEAF's Sentiment140", leaf.places("sent140", "twitter"), partial(leaf.read_twitter, words=words))
@@ -70,11 +72,11 @@ def _roles(stride: int, per_role: int) -> Source:
 def _next_character(
     name: str, sources: tuple[Source, ...], hidden: int, samples: int | None, synthetic: bool
 ) -> TaskRecipe:
-    def net(shape: tuple[int, ...], classes: int) -> Any:
-        from fedfleet.tasks.nets.sequence import CharLstm
+    def net(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
+        from fedfleet.tasks.nets.sequence import EMBEDDING, CharLstm
 
         del shape  # any length will do
-        return CharLstm(classes, hidden=hidden)
+        return CharLstm(classes, embedding=units(EMBEDDING, scale), hidden=units(hidden, scale))
 
     made = made_up_text("shakespeare", plays.WINDOW, len(plays.LETTERS))
     return fit_task(name, data_from(sources, made, samples=samples, synthetic=synthetic), net)

@@ -36,10 +36,10 @@ COVID = Source("covid-chestxray-dataset", ("covid_cxr/xray64.npz",), _read_covid
 PNEUMONIA = Source("PneumoniaMNIST", ("pneumonia/pneumoniamnist.npz",), _read_pneumonia)
 
 
-def _three_convolutions(shape: tuple[int, ...], classes: int) -> Any:
+def _three_convolutions(shape: tuple[int, ...], classes: int, scale: float = 1.0) -> Any:
     from fedfleet.tasks.nets.vision import PoolingCnn
 
-    return PoolingCnn(shape, (16, 32, 64), 64, classes)
+    return PoolingCnn(shape, (16, 32, 64), 64, classes, scale=scale)
 
 
 def covid_cnn(*, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:

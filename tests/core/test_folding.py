@@ -56,6 +56,24 @@ def test_a_weight_may_come_from_statistics_and_settings():
     assert got.weight == 3.0
 
 
+def test_what_a_report_did_not_train_weighs_nothing_whatever_the_fold_gives():
+    half = replace(MEAN, enter=lambda weight, stats, c: Entry(weight, parts={"w": 0.5, "v": 1.0}))
+    untrained = np.array([[1.0, 0.0], [1.0, 0.0]])
+    pairs = [(replace(report(0, 6.0), parts={"w": 0.0, "v": untrained}), context(0)), (report(1, 2.0), context(1))]
+    for fold in (MEAN, half):
+        got = folding.finish(fold, folded(fold, pairs))
+        assert got.mean["w"].tolist() == [2.0] * 3
+        assert got.mean["v"].tolist() == [[4.0, 2.0], [4.0, 2.0]]
+    only = folding.finish(MEAN, folded(MEAN, pairs[:1]))
+    assert only.mean["w"].tolist() == [0.0] * 3 and only.mean["v"].tolist() == [[6.0, 0.0], [6.0, 0.0]]
+
+
+def test_a_fold_that_collects_says_that_it_cannot_weigh_parts():
+    fold = replace(MEAN, combine=lambda collected: collected[0][0].update)
+    why = folding.take(fold, folding.zero(fold, SERVER), replace(report(0, 1.0), parts={"w": 0.0}), context(0))
+    assert why is not None and "a fold that collects cannot weigh" in why
+
+
 def test_parts_leave_the_denominator_of_their_leaf_and_of_their_elements():
     def enter(weight, stats, c):
         return Entry(weight, parts={"w": 0.0} if c.task == 0 else {"v": np.array([[1.0, 0.0], [0.5, 1.0]])})

@@ -34,6 +34,14 @@ POLICIES = {
 LIGHT_WORK = {"fedrep": {"head_epochs": 1}}  # so that someone makes it within a minute
 
 
+# Of methods that train less than the whole model, a model that has parts, and whoever asks for them.
+PARTIAL = {
+    "heterofl": {"task": "digits_mlp"},
+    "fjord": {"task": "digits_mlp"},
+    "timelyfl": {"task": "digits_mlp", "choose": {"use": "timely", "seconds": 15.0, "least": 0.001}},
+}
+
+
 def paced(name):
     return {"use": name, **POLICIES.get(name, {"cohort": 4})}
 
@@ -44,7 +52,12 @@ def cases():
     Every algorithm meets one policy and the plain one all of them; a soak lets everyone meet everyone.
     """
     found = {
-        f"{a} {p}": {"algorithm": {"use": a, **LIGHT_WORK.get(a, {})}, "pace": paced(p), "task": fitting_task(a)}
+        f"{a} {p}": {
+            "algorithm": {"use": a, **LIGHT_WORK.get(a, {})},
+            "pace": paced(p),
+            "task": fitting_task(a),
+            **PARTIAL.get(a, {}),
+        }
         for a, p in itertools.product(names("algorithms"), names("policies"))
         if p == "deadline" or a == "fedavg" or os.environ.get("FEDFLEET_SOAK")
     }

@@ -40,6 +40,14 @@ def test_compute_and_transfer_seconds_are_foreseen_apart():
     assert doubled.stats["transfer_seconds"].tolist() == [1.0, 1.0]
 
 
+def test_the_upload_and_a_trip_of_nothing_are_foreseen_too():
+    plan = plan_seeing("upload_seconds", "latency_seconds", algorithm=consensus(model_bytes=125_000.0))
+    world = world_of(even_fleet(4))
+    world = replace(world, devices=homogeneous(mbps=4.0, up_mbps=2.0, seconds_per_sample=0.25)(world.keys, 0))
+    stats = roster_of(plan, world, begin(plan).state, np.array([1, 3])).stats
+    assert (stats["upload_seconds"].tolist(), stats["latency_seconds"].tolist()) == ([0.5, 0.5], [0.0, 0.0])
+
+
 def test_steps_follow_from_the_batch_plan_and_are_unknown_of_an_opaque_pass():
     nothing = Optimiser(lambda params: None, lambda params, grads, state: (dict(params), state))
     passes = [BatchPlan(4, epochs=3), BatchPlan(4, steps=7), BatchPlan(16, epochs=1)]

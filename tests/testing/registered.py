@@ -1,7 +1,19 @@
 """Registered parts with what they cannot do without."""
 
+from functools import partial
+
 from fedfleet.app.assemble import score_states
+from fedfleet.core.labels import FleetFacts
 from fedfleet.core.registry import builder
+from fedfleet.core.rng import client_keys
+from fedfleet.tasks.digits import digits_logreg
+from fedfleet.tasks.narrowing import shape_at
+
+
+def slicing():
+    """What methods that slice a model must know of the one that they are tried on."""
+    return {"fleet": FleetFacts(partial(shape_at, digits_logreg()(0)), client_keys(50))}
+
 
 # What a builder cannot do without, by name.
 NEEDED = {
@@ -9,6 +21,8 @@ NEEDED = {
     "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
     "dpcsm": lambda: {"score": score_states},
+    "heterofl": slicing,
+    "fjord": slicing,
 }
 
 

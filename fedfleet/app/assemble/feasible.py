@@ -92,12 +92,18 @@ def never_together(plan: Plan, world: World) -> list[str]:
 
 
 def short_of_memory(plan: Plan, world: World) -> list[str]:
-    """Devices that cannot hold the model: refused if none can, else said. Unknown memory is taken to be enough."""
+    """Devices that cannot hold what they are offered: refused if none can, else said. Unknown memory is taken to be enough."""
     if world.devices.memory_mb is None:
         return []
     size = plan.byte_scale * tree_nbytes(plan.params) / _MEGABYTE
     memory = world.devices.memory_mb(np.arange(plan.clients))
     small = memory < size
+    if small.any():  # those may be offered less than the whole model
+        some = np.flatnonzero(small)
+        offered = cost_of(
+            plan.algorithm, plan.algorithm.init(plan.params), whole_work(some), np.ones(len(some), np.int64)
+        )
+        small[some] = memory[some] < plan.byte_scale * offered.bytes_down / _MEGABYTE
     if not small.any():
         return []
     if small.all():
@@ -109,5 +115,6 @@ def short_of_memory(plan: Plan, world: World) -> list[str]:
     named = ", ".join(kinds[:_NAMED]) + (" and others" if len(kinds) > _NAMED else "")
     return [
         f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "
-        f"all the same here; it fits {int((~small).sum())} ({named}): choose among those in world.devices"
+        f"all the same here; it fits {int((~small).sum())} ({named}): choose among those in world.devices, "
+        'or give the others a slice of it with algorithm.use = "heterofl"'
     ]

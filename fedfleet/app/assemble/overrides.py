@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -12,19 +12,20 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.spec.resolving import changed
 from fedfleet.app.spec.tables import Table, build_part
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.labels import ModelFacts, ModelOf, RunFacts
+from fedfleet.core.labels import FleetFacts, ModelFacts, ModelOf, RunFacts
 from fedfleet.core.parts import Algorithm, Task, World
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
 from fedfleet.core.sameness import same
 from fedfleet.core.trees import Tree, mismatch
 from fedfleet.learn.override import overridden
+from fedfleet.tasks.narrowing import shape_at
 
 Facts = Mapping[Any, Any]  # by type, what builders may ask for
 
 
-def facts_for(spec: Spec, task: Task) -> Facts:
-    """What a builder may ask about this run and its model. The model is looked at only if someone asks, and once."""
+def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
+    """What a builder may ask about this run, its model and its devices. The model is looked at only if someone asks, and once."""
 
     @cache
     def model() -> ModelFacts:
@@ -32,7 +33,12 @@ def facts_for(spec: Spec, task: Task) -> Facts:
 
         return model_facts(task)
 
-    return {RunFacts: RunFacts(spec.world["clients"], spec.seed, spec.stop["rounds"]), ModelOf: model}
+    shape = cache(partial(shape_at, task))
+    return {
+        RunFacts: RunFacts(spec.world["clients"], spec.seed, spec.stop["rounds"]),
+        ModelOf: model,
+        FleetFacts: FleetFacts(shape, world.keys, spec.seed, world.devices.memory_mb, byte_scale),
+    }
 
 
 def with_overrides(algorithm: Algorithm, spec: Spec, world: World, facts: Facts, params: Tree) -> Algorithm:

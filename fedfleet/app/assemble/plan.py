@@ -71,7 +71,8 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
     """The plan whose clients are devices."""
     params = task.init(spec.seed)
     declared = spec.world["model_bytes"]
-    facts = facts_for(spec, task)
+    byte_scale = 1.0 if declared is None else declared / tree_nbytes(params)
+    facts = facts_for(spec, task, world, byte_scale)
     algorithm: Algorithm = build_part("algorithms", spec.algorithm, facts)
     algorithm.init(params)  # it refuses a model that it cannot work with
     algorithm = with_overrides(algorithm, spec, world, facts, params)
@@ -83,7 +84,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
         stop=Stop(**spec.stop),
         params=params,
         clients=len(world.keys),
-        byte_scale=1.0 if declared is None else declared / tree_nbytes(params),
+        byte_scale=byte_scale,
         spec_digest=spec.digest,
     )
 

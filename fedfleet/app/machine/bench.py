@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache, partial
 from typing import Any
 
 from fedfleet.app.spec.reading import with_words
 from fedfleet.app.spec.tables import build_part, resolve_part
 from fedfleet.core.errors import BadInput
+from fedfleet.core.labels import FleetFacts
 from fedfleet.core.parts import Task
+from fedfleet.core.rng import client_keys
+from fedfleet.tasks.narrowing import shape_at
 
 
 def synthetic_task(name: str, samples: int) -> Task:
@@ -44,7 +48,8 @@ def bench_train(
     asked = [(form, cores)] if form else candidates(device, cores)
     shape: dict[str, Any] = {"cohort": cohort, "steps": steps, "batch": batch, "device": device}
     table = {"use": algorithm, "batch": batch, **with_words({}, settings)}
-    method = build_part("algorithms", resolve_part("algorithms", table, "--algorithm"))
+    fleet = FleetFacts(cache(partial(shape_at, built)), client_keys(cohort))
+    method = build_part("algorithms", resolve_part("algorithms", table, "--algorithm"), {FleetFacts: fleet})
     benches = [Bench(built, **shape, threads=n, tf32=tf32, form=f, repeats=repeats) for f, n in asked]
     plain = algorithm == "fedavg" and not settings
     found = [compare(bench) if plain else compare_algorithm(bench, method) for bench in benches]

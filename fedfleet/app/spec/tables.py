@@ -11,7 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from fedfleet.core.coding import Codec
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.labels import RunFacts
+from fedfleet.core.labels import FleetFacts, RunFacts
 from fedfleet.core.limits import SMALLEST
 from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
 from fedfleet.core.registry import builder, parameters
@@ -128,7 +128,7 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
 
 def sayable(hint: Any) -> bool:
     """Can a value of this type be written in a spec? Parts can; other functions, such as a predicate over names, cannot."""
-    return nested_kind(hint) is not None or (hint is not RunFacts and "Callable" not in str(hint))
+    return nested_kind(hint) is not None or (hint not in (RunFacts, FleetFacts) and "Callable" not in str(hint))
 
 
 def nested_kind(hint: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
 from fedfleet.runtime.executors.client_half import Begun, StackEnd, Tallies, Tensors, begin, reports
 from fedfleet.tasks.dropout import addresses, dropout_names
+from fedfleet.tasks.narrowing import at_width
 
 EVALUATION_BATCH = 2048
 STAGE = 1 << 20  # the epochs of one stage of a pass: later stages walk through orders of their own
@@ -29,15 +30,20 @@ def inline(task: Task, *, threads: int = 1) -> Executor:
     torch.set_num_threads(threads)
     torch.set_deterministic_debug_mode("error")  # deterministic kernels; this spelling does not load the compiler
     module = task.build()
+    models = {1.0: module}  # by the share of its width
     x = torch.from_numpy(task.dataset.x)
     y = torch.from_numpy(task.dataset.y)
 
+    def model_at(width: float) -> Any:
+        if width not in models:
+            models[width] = at_width(task, width).build()
+        return models[width] if models[width].training else models[width].train()
+
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
-        module.train()
         for job in jobs:
             with naming(job):
                 if isinstance(job.local, LocalPass):
-                    report = train_one(module, job, x, y)
+                    report = train_one(model_at, job, x, y)
                 elif isinstance(job.local, NestedPass):
                     raise ValueError("it is an edge, and needs the nested executor")
                 else:
@@ -69,10 +75,10 @@ class naming:  # noqa: N801 - reads as a word of the language
             raise RunFailed(f"client {self.job.client}, task {self.job.task}: local training failed: {said}") from wrong
 
 
-def train_one(module: Any, job: Job, x: torch.Tensor, y: torch.Tensor) -> Report:
-    """One client's whole half: from what was offered (and kept at home) to a report."""
+def train_one(model_at: Callable[[float], Any], job: Job, x: torch.Tensor, y: torch.Tensor) -> Report:
+    """One client's whole half: from what was offered (and kept at home) to a report; `model_at(width)` is the module."""
     begun = begin(job)
-    return next(reports([begun], train_begun(module, begun, x, y)))
+    return next(reports([begun], train_begun(model_at(begun.local.width), begun, x, y)))
 
 
 def train_begun(module: Any, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> StackEnd:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from fedfleet.tasks.narrowing import units
+
 # Two groups, as in "Adaptive Federated Optimization" (Reddi et al.); clients' batches are too unlike for batch norm.
 GROUPS = 2
 
@@ -32,16 +34,17 @@ class Block(nn.Module):
 class ResNet18(nn.Module):
     """The ResNet-18 of small images: a 3x3 stem without pooling, four stages of two blocks, mean over the places."""
 
-    def __init__(self, channels: int, classes: int) -> None:
+    def __init__(self, channels: int, classes: int, *, scale: float = 1.0) -> None:
         super().__init__()
-        self.stem, self.norm = _conv(channels, 64, 3), nn.GroupNorm(GROUPS, 64)
+        inputs = units(64, scale, GROUPS)
+        self.stem, self.norm = _conv(channels, inputs, 3), nn.GroupNorm(GROUPS, inputs)
         blocks: list[Block] = []
-        inputs = 64
-        for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        for whole, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+            outputs = units(whole, scale, GROUPS)
             blocks += [Block(inputs, outputs, stride), Block(outputs, outputs, 1)]
             inputs = outputs
         self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(512, classes)
+        self.head = nn.Linear(inputs, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         x = self.blocks(torch.relu(self.norm(self.stem(x))))

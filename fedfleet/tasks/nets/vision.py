@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import max_pool2d
 
 from fedfleet.tasks.dropout import AddressedDropout
+from fedfleet.tasks.narrowing import units
 
 NormName = Literal["none", "batch", "group"]
 
@@ -53,12 +54,13 @@ class TwoConvNet(nn.Module):
     with 512 and 10 it is the MNIST model of the FedAvg paper (1,663,370).
     """
 
-    def __init__(self, shape: Sequence[int], hidden: int, classes: int) -> None:
+    def __init__(self, shape: Sequence[int], hidden: int, classes: int, *, scale: float = 1.0) -> None:
         super().__init__()
         channels, height, width = shape
-        self.conv1 = nn.Conv2d(channels, 32, 5, padding=2)
-        self.conv2 = nn.Conv2d(32, 64, 5, padding=2)
-        self.hidden = nn.Linear(64 * (height // 4) * (width // 4), hidden)
+        first, second, hidden = (units(n, scale) for n in (32, 64, hidden))
+        self.conv1 = nn.Conv2d(channels, first, 5, padding=2)
+        self.conv2 = nn.Conv2d(first, second, 5, padding=2)
+        self.hidden = nn.Linear(second * (height // 4) * (width // 4), hidden)
         self.head = nn.Linear(hidden, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -73,15 +75,16 @@ class CifarCnn(nn.Module):
     32x32 -> 30x30x32 -> 28x28x64 -> 14x14x64 -> 128 -> classes. Weights start Glorot-uniform, as there.
     """
 
-    def __init__(self, shape: Sequence[int], classes: int) -> None:
+    def __init__(self, shape: Sequence[int], classes: int, *, scale: float = 1.0) -> None:
         super().__init__()
         channels, height, width = shape
-        self.conv1 = nn.Conv2d(channels, 32, 3)
-        self.conv2 = nn.Conv2d(32, 64, 3)
+        first, second, hidden = (units(n, scale) for n in (32, 64, 128))
+        self.conv1 = nn.Conv2d(channels, first, 3)
+        self.conv2 = nn.Conv2d(first, second, 3)
         self.drop1 = AddressedDropout(0.25, 0)
-        self.hidden = nn.Linear(64 * ((height - 4) // 2) * ((width - 4) // 2), 128)
+        self.hidden = nn.Linear(second * ((height - 4) // 2) * ((width - 4) // 2), hidden)
         self.drop2 = AddressedDropout(0.5, 1)
-        self.head = nn.Linear(128, classes)
+        self.head = nn.Linear(hidden, classes)
         for layer in (self.conv1, self.conv2, self.hidden, self.head):
             nn.init.xavier_uniform_(layer.weight)
 
@@ -95,9 +98,12 @@ class CifarCnn(nn.Module):
 class PoolingCnn(nn.Module):
     """3x3 convolutions, each rectified and halved by pooling, then a hidden layer: for spectrograms, X-rays, drawings."""
 
-    def __init__(self, shape: Sequence[int], widths: Sequence[int], hidden: int, classes: int) -> None:
+    def __init__(
+        self, shape: Sequence[int], widths: Sequence[int], hidden: int, classes: int, *, scale: float = 1.0
+    ) -> None:
         super().__init__()
         channels, height, width = shape
+        widths, hidden = [units(n, scale) for n in widths], units(hidden, scale)
         self.convs = nn.ModuleList(
             nn.Conv2d(a, b, 3, padding=1) for a, b in zip((channels, *widths), widths, strict=False)
         )

@@ -158,6 +158,18 @@ def test_a_model_larger_than_every_device_is_refused_and_than_some_is_doubted():
         doubted(world={"clients": 20, "devices": pool, "model_bytes": 1e15})
 
 
+def test_slices_of_a_model_that_is_too_large_are_not_doubted():
+    pool = {"use": "pool72", "reallocate": False, "distribution": "uniform"}
+    world = {"clients": 20, "devices": pool, "model_bytes": 1e9}
+    (some,) = doubted(task="digits_mlp", world=world, pace={"cohort": 5})
+    assert 'algorithm.use = "heterofl"' in some
+    slices = {"use": "heterofl", "widths": [1.0, 0.25, 0.01], "assign": "memory"}
+    assert doubted(task="digits_mlp", world=world, pace={"cohort": 5}, algorithm=slices) == []
+    too_wide = {**slices, "widths": [1.0, 0.9]}
+    (some,) = doubted(task="digits_mlp", world=world, pace={"cohort": 5}, algorithm=too_wide)
+    assert "devices have as memory" in some
+
+
 def test_more_models_than_rounds_are_refused():
     with pytest.raises(BadInput, match=r"stop.commits: 9 models can never be made in stop.rounds = 8 rounds"):
         assemble(resolve({**SPEC, "stop": {"rounds": 8, "commits": 9}}))

@@ -41,6 +41,7 @@ from fedfleet.runtime.executors.stacked.score import score_trials
 from fedfleet.runtime.executors.stacked.train import Trained, Work, train_stage
 from fedfleet.runtime.executors.stacked.twin import Twin
 from fedfleet.runtime.gather import fold_in_order, stat_columns
+from fedfleet.tasks.narrowing import at_width
 
 
 def stacked(
@@ -109,9 +110,10 @@ def _trained(where: Place, jobs: Sequence[Job]) -> Iterator[tuple[list[int], lis
     for i in stackable:
         with naming(jobs[i]):
             ready.append(begin(jobs[i]))
-    for _, inside in grouped(ready):
+    for local, inside in grouped(ready):
         if not where.twins:
-            ended = loop_ended(where.task, [ready[j] for j in inside], where.x, where.y, where.threads)
+            task = at_width(where.task, local.width)
+            ended = loop_ended(task, [ready[j] for j in inside], where.x, where.y, where.threads)
             yield from (([stackable[j]], [ready[j]], one) for j, one in zip(inside, ended, strict=True))
             continue
         stacks = _side_by_side if where.device.type == "cpu" else _one_by_one
@@ -123,7 +125,7 @@ def _side_by_side(where: Place, ready: list[Begun], inside: list[int]) -> Iterat
     """On a CPU: one stack per thread at a time, each thread with a twin of its own and one kernel thread."""
     most = max(1, min(where.most, -(-len(inside) // where.threads)))
     free: SimpleQueue[Twin] = SimpleQueue()
-    for twin in where.twins:
+    for twin in where.twins_at(ready[inside[0]].local.width):
         free.put(twin)
 
     def one(part: list[int]) -> tuple[list[int], StackEnd]:
@@ -143,11 +145,11 @@ def _side_by_side(where: Place, ready: list[Begun], inside: list[int]) -> Iterat
 
 def _one_by_one(where: Place, ready: list[Begun], inside: list[int]) -> Iterator[tuple[list[int], StackEnd]]:
     """On an accelerator: one stack after the other, smaller ones when memory runs out."""
-    waiting = list(chunks(ready, inside, where.most))
+    waiting, twin = list(chunks(ready, inside, where.most)), where.twins_at(ready[inside[0]].local.width)[0]
     while waiting:
         part = waiting.pop(0)
         try:
-            yield part, train_stack(where, where.twins[0], [ready[j] for j in part])
+            yield part, train_stack(where, twin, [ready[j] for j in part])
         except torch.OutOfMemoryError:
             if len(part) == 1:
                 client = ready[part[0]].job.client

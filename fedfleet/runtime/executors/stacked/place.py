@@ -14,6 +14,7 @@ from fedfleet.runtime.executors.devices import require_cuda
 from fedfleet.runtime.executors.stacked.graph import Graphs
 from fedfleet.runtime.executors.stacked.schedule import Schedule
 from fedfleet.runtime.executors.stacked.twin import CannotStack, Tensors, Twin, make_twin
+from fedfleet.tasks.narrowing import at_width
 
 
 @dataclass(slots=True)
@@ -36,6 +37,17 @@ class Place:
     computed: int = 0  # samples that went through the stacks, padding included
     real: int = 0
     literal: dict[str, int] = field(default_factory=dict)  # why jobs were trained one by one, and how many
+    narrow: dict[float, list[Twin]] = field(
+        default_factory=dict
+    )  # twins of narrower models, by their share of the width
+
+    def twins_at(self, width: float) -> list[Twin]:
+        """The twins of the model at this share of its width, made when first needed; none where clients are looped over."""
+        if width == 1.0 or not self.twins:
+            return self.twins
+        if width not in self.narrow:
+            self.narrow[width] = make_twins(at_width(self.task, width), len(self.twins))
+        return self.narrow[width]
 
 
 def open_place(
@@ -53,8 +65,7 @@ def open_place(
     twins: list[Twin] = []
     if form == "merged":
         try:
-            sample = torch.from_numpy(task.dataset.x[:2])
-            twins = [make_twin(task.build(), sample) for _ in range(threads if target.type == "cpu" else 1)]
+            twins = make_twins(task, threads if target.type == "cpu" else 1)
         except CannotStack as wrong:
             form, target = "loop", torch.device("cpu")
             notes.append(
@@ -80,6 +91,12 @@ def open_place(
         notes=notes,
         streamed=streamed,
     )
+
+
+def make_twins(task: Task, count: int) -> list[Twin]:
+    """So many twins of the task's model."""
+    sample = torch.from_numpy(task.dataset.x[:2])
+    return [make_twin(task.build(), sample) for _ in range(count)]
 
 
 def _brought(task: Task, target: torch.device, room: float | None) -> tuple[torch.Tensor, torch.Tensor, bool]:

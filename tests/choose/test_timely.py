@@ -1,0 +1,114 @@
+"""In time: portions that just fit, whole work for whoever needs no less, and nobody who cannot."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.spec import resolve
+from fedfleet.choose.timely import SEES, portions, timely
+from fedfleet.choose.uniform import uniform
+from fedfleet.core.charging import cost_of
+from fedfleet.core.cost import scaled
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import ModelCommitted, TasksDropped
+from fedfleet.core.parts import Draw
+from fedfleet.core.records import Roster
+from fedfleet.engine.coordinator import begin
+from fedfleet.runtime.foreseen import roster_of
+from fedfleet.runtime.simulate import simulate
+from fedfleet.runtime.wire.server import check_servable
+from fedfleet.testing import check_selector
+from tests.worlds import only
+
+SECONDS = 30.0
+SPEC = {
+    "seed": 2,
+    "task": "digits_mlp",
+    "algorithm": "timelyfl",
+    "choose": {"use": "timely", "seconds": SECONDS, "least": 0.15},
+    "pace": {"use": "deadline", "cohort": 10, "seconds": SECONDS},
+    "world": {"clients": 40, "model_bytes": 2e7, "devices": {"use": "spread", "seconds_per_sample": 0.1}},
+    "stop": {"rounds": 4},
+}
+
+times = st.floats(0.0, 200.0)
+
+
+@given(times, times, times, st.floats(0.0, 5.0), st.floats(1.0, 300.0))
+def test_the_portion_is_the_largest_that_is_in_time(compute, down, up, latency, seconds):
+    def finish(p):
+        return down + p * up + compute * (1 / 3 + 2 / 3 * p) + latency
+
+    columns = (compute + latency, down + up + latency, up + latency, latency)
+    (found,) = portions(*(np.array([v]) for v in columns), seconds=seconds)
+    assert found <= 1.0
+    if found == 1.0:
+        assert finish(1.0) <= seconds + 1e-6
+    elif found > 0.0:
+        assert finish(found) <= seconds + 1e-6 and finish(found + 1e-3) > seconds - 0.5
+    else:
+        assert finish(0.0) >= seconds - 1e-6
+
+
+def roster(*totals):
+    n = len(totals)
+    stats = dict(
+        zip(SEES, (np.array(totals) / 2, np.array(totals) / 2, np.array(totals) / 4, np.zeros(n)), strict=True)
+    )
+    return Roster(np.arange(0, 3 * n, 3), np.arange(n, dtype=np.uint64), np.full(n, 10), stats)
+
+
+def test_settings_follow_whoever_is_picked():
+    # A third of the computing and the download take (1/6 + 1/4) of the total; the rest can be left out.
+    given = roster(30.0, 60.0, 1e9, 48.0, np.inf)
+    asked = timely(seconds=30.0).pick({}, given, 5, Draw(1, 0))
+    expected = {0: 1.0, 3: (30 - 25) / 35, 9: (30 - 20) / 28}
+    assert dict(zip(asked.clients.tolist(), asked.settings["portion"], strict=True)) == pytest.approx(expected)
+    few = timely(seconds=30.0, least=0.3).pick({}, given, 5, Draw(1, 0))
+    assert sorted(few.clients.tolist()) == [0, 9]
+    assert len(timely(seconds=1.0).pick({}, given, 5, Draw(1, 0)).clients) == 0
+
+
+def test_everyone_in_time_is_picked_as_without_it():
+    given = roster(*np.linspace(1.0, 9.0, 30))
+    asked, plain = timely().pick({}, given, 7, Draw(4, 2)), uniform().pick({}, given, 7, Draw(4, 2))
+    assert asked.clients.tolist() == plain.clients.tolist() and set(asked.settings["portion"]) == {1.0}
+
+
+def test_it_is_a_selector_as_others_are():
+    check_selector(timely(seconds=1e6))
+
+
+def test_the_predicted_finish_of_everyone_is_within_the_deadline():
+    setup = assemble(resolve(SPEC))
+    plan, world = setup.plan, setup.world
+    state = begin(plan).state
+    seen = roster_of(plan, world, state, np.arange(40))
+    asked = plan.choose.pick({}, seen, 40, Draw(2, 0))
+    assert 20 < len(asked.clients) < 40, "some cannot be in time at all"
+    portion = asked.settings["portion"]
+    assert (portion < 1.0).sum() > 5 and (portion == 1.0).sum() > 5
+    cost = scaled(cost_of(plan.algorithm, state.server, asked, world.data.sizes(0)[asked.clients]), plan.byte_scale)
+    took = world.devices.seconds(asked.clients, cost, 0.0, np.arange(len(asked.clients)))
+    assert (took <= SECONDS).all()
+
+
+def dropped(spec):
+    """How many tasks of a run were given up, and how many models it made."""
+    events = []
+    setup = assemble(resolve(spec))
+    with executing(setup) as execute:
+        simulate(setup.plan, setup.world, execute, watch=events.extend)
+    return sum(len(e.tasks) for e in only(TasksDropped, events)), len(only(ModelCommitted, events))
+
+
+def test_a_run_in_which_nobody_is_late():
+    late, _ = dropped({**SPEC, "algorithm": "fedavg", "choose": "uniform"})
+    assert dropped(SPEC) == (0, 4) and late > 5
+
+
+def test_on_a_real_network_it_says_that_nobody_can_foresee_seconds():
+    with pytest.raises(BadInput, match="nobody can foresee"):
+        check_servable(assemble(resolve(SPEC)).plan, 40)
