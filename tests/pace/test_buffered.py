@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.asynchronous import utilisation
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -171,3 +172,8 @@ def test_nobody_asks_twice_within_a_pause(fleet, concurrency, refill):
     events = run(buffered(k=2, concurrency=concurrency, refill=float(refill)), fleet, horizon=1500.0)
     gaps = np.diff([e.time for e in only(CandidatesSeen, events)])
     assert (gaps >= refill).all()
+
+
+def test_a_buffer_uses_more_of_the_clients_time_than_rounds_do_among_unlike_devices():
+    found = utilisation(clients=30, concurrency=10)
+    assert found["buffer"] > 1.2 * found["rounds"]
