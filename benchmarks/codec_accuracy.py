@@ -1,7 +1,7 @@
 """What codecs cost in accuracy: the same fleet, data and seeds with and without them, on one real dataset.
 
     python -m benchmarks.codec_accuracy [--task fashion_cnn] [--rounds 60] [--seeds 5] [--device cuda] [--json FILE]
-    python -m benchmarks.codec_accuracy --task digits_cnn --rounds 30                  # the embedded digits: minutes on two cores
+    python -m benchmarks.codec_accuracy --task digits_cnn --rounds 60 --epochs 5 --lr 0.1               # the embedded digits: minutes on two cores
 
 100 clients with Dirichlet(0.5) shards, 20 a round. Seeds are paired: each seed's difference from FP32 has the same clients, shards, first
 model and batches; the interval is Student's over those differences. Fashion-MNIST has 14,000 central test samples (a seeded fifth of
@@ -35,7 +35,7 @@ def spec_of(asked: argparse.Namespace, arm: dict[str, Any], seed: int) -> dict[s
         "seed": seed,
         "task": {"use": asked.task},
         "world": {"clients": asked.clients, "data": {"use": "dirichlet", "alpha": 0.5}, "devices": "spread"},
-        "algorithm": {"use": "fedavg", "lr": asked.lr, "epochs": 1, "batch": 16, **arm},
+        "algorithm": {"use": "fedavg", "lr": asked.lr, "epochs": asked.epochs, "batch": 16, **arm},
         "pace": {"use": "readiness", "cohort": asked.cohort},
         "stop": {"rounds": asked.rounds},
         "run": {"execute": "stacked", "device": asked.device},
@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--clients", type=int, default=100)
     parser.add_argument("--cohort", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--json", type=Path)

@@ -1,6 +1,7 @@
 """What codecs save and what they take, on a tree of the size of FS-REAL's FEMNIST model (3,327,934 numbers):
 
     python -m benchmarks.codecs [--task femnist_cnn] [--repeats 3]
+    python -m benchmarks.codecs --device cuda --cohort 100          # stacks of clients through the codecs, where they are
 
 (a) noise, (b) the update of one client of this task after two epochs. Bytes are the length of what is really sent; seconds are of one
 message on one thread. `of FP32` is the share of 4 bytes a number; the error is the length of what is lost against the length of the tree.
@@ -22,7 +23,7 @@ from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import ServerState
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import Tree, tree_nbytes
-from fedfleet.learn.codecs.applying import received, sent
+from fedfleet.learn.codecs.applying import received, sent, through
 from fedfleet.learn.codecs.chaining import chain
 from fedfleet.learn.zoo import fedavg
 from fedfleet.runtime.executors.inline import inline
@@ -37,6 +38,16 @@ CODECS: list[list[Table]] = [
     [("topk", {"share": 0.05})], [("topk", {"share": 0.05}), ("int8", {}), ("gzip", {})], [("randomk", {"share": 0.05})],
     [("sketch", {})], [("lowrank", {"rank": 8})], [("lowrank", {"energy": 0.95})],
 ]  # fmt: skip
+
+
+STACKED: list[list[Table]] = [
+    [("fp16", {})], [("bf16", {})], [("int8", {})], [("int4", {})], [("int4", {"rounding": "stochastic"})], [("topk", {})],
+    [("topk", {}), ("int8", {})], [("randomk", {})],
+]  # fmt: skip
+
+
+def shown(parts: list[Table]) -> str:
+    return "+".join(n + "".join(f" {k}={v}" for k, v in given.items()) for n, given in parts)
 
 
 def trained_update(task: Task) -> Tree:
@@ -65,16 +76,45 @@ def row(codec: Codec, name: str, tree: Tree, repeats: int) -> str:
     return f"{name:<28} {len(data):>12,} {share:>9.2%} {1000 * there:>9.0f} {1000 * again:>9.0f} {lost / whole:>9.4f}"
 
 
+def on_a_stack(codec: Codec, name: str, tree: Tree, clients: int, device: str) -> str:
+    """A whole cohort's updates through the lossy half, where they are; and whether the first has the bits that are sent here."""
+    stack = {n: torch.from_numpy(v).to(device).expand(clients, *v.shape).contiguous() for n, v in tree.items()}
+    where = np.arange(clients, dtype=np.int64)
+    taken: list[float] = []
+    found: dict[str, Any] = {}
+    for _ in range(3):
+        begin = time.perf_counter()
+        found = through(codec, stack, where)
+        if device != "cpu":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - begin)
+    alone = received(codec, sent(codec, tree, int(where[0])), tree)
+    same = all(found[n][0].cpu().numpy().tobytes() == v.tobytes() for n, v in alone.items())
+    return f"{name:<28} {1000 * min(taken):>9.1f} ms for {clients} clients on {device}, {'the same bits' if same else 'OTHER BITS'}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="femnist_cnn")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--device", help="time stacks of clients there instead, and compare the bits")
+    parser.add_argument(
+        "--synthetic", action="store_true", help="made-up data of the task's shape, where the real ones are not here"
+    )
+    parser.add_argument("--cohort", type=int, default=100)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    update = trained_update(builder("tasks", asked.task)()(0))
+    update = trained_update(builder("tasks", asked.task)(**({"synthetic": True} if asked.synthetic else {}))(0))
     rng = np.random.default_rng(0)
     noise = {n: rng.standard_normal(v.shape).astype(np.float32) for n, v in update.items()}
     for title, tree in (("noise", noise), (f"a trained update of {asked.task}", update)):
+        if asked.device:
+            torch.set_deterministic_debug_mode("error")
+            for parts in STACKED:
+                codec = chain([builder("codecs", n)(**given) for n, given in parts])
+                assert codec is not None
+                print(on_a_stack(codec, shown(parts), tree, asked.cohort, asked.device), flush=True)
+            continue
         print(
             f"{title}, {tree_nbytes(tree):,} bytes as FP32\n{'codec':<28} {'bytes':>12} {'of FP32':>9} {'enc ms':>9} {'dec ms':>9} {'error':>9}"
         )
@@ -84,8 +124,7 @@ def main() -> None:
                 continue
             codec = chain([builder("codecs", n)(**given) for n, given in parts])
             assert codec is not None
-            shown = "+".join(n + "".join(f" {k}={v}" for k, v in given.items()) for n, given in parts)
-            print(row(codec, shown, tree, asked.repeats), flush=True)
+            print(row(codec, shown(parts), tree, asked.repeats), flush=True)
 
 
 if __name__ == "__main__":

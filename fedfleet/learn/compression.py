@@ -36,8 +36,8 @@ def compressed(
     >>> from fedfleet.learn.codecs.integers import int8
     >>> from fedfleet.learn.zoo import fedavg
     >>> server, asked = ServerState({"w": np.zeros((100, 100), np.float32)}), Assignments(np.array([0]), np.array([0]), np.ones(1))
-    >>> float(cost_of(compressed(fedavg(), up=[int8()]), server, asked, np.array([20])).bytes_up[0])
-    10536.0
+    >>> bool(cost_of(compressed(fedavg(), up=[int8()]), server, asked, np.array([20])).bytes_up[0] < 0.27 * 40_000)
+    True
     """
     going_up, coming_down = chain(up, "up"), chain(down, "down")
     if feedback and going_up is None:

@@ -11,7 +11,7 @@ from fedfleet.core.container import packed, unpacked
 from fedfleet.core.errors import Refused
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree, content_hash, mismatch
-from fedfleet.learn.codecs.applying import decode, encode, nbytes, received, sent, through
+from fedfleet.learn.codecs.applying import decode, encode, nbytes, received, sent, together
 
 _SMALLEST = 1e-37  # numbers below are hardly there in single precision
 _SHAPES = {"conv": (8, 3, 5, 5), "dense": (40, 30), "bias": (40,), "few": (3,), "scalar": (), "none": (0, 4)}
@@ -70,15 +70,12 @@ def _check_one(codec: Codec, tree: Tree, address: int, what: str) -> None:
 
 
 def _check_stack(codec: Codec, clients: list[Tree]) -> None:
-    import torch
-
     where = np.array([7919 * (i + 1) - 2**61 for i in range(len(clients))], np.int64)
-    stack = {n: torch.from_numpy(np.stack([tree[n] for tree in clients])) for n in clients[0]}
-    found = through(codec, stack, where)
+    found = together(codec, clients, where)
     for c, tree in enumerate(clients):
         alone = decode(codec, encode(codec, tree, int(where[c])), tree)
         for name, leaf in alone.items():
-            same = found[name][c].numpy().tobytes() == leaf.tobytes()
+            same = found[c][name].tobytes() == leaf.tobytes()
             assert same, f"{codec.name}: leaf {name!r} of a stack must be what decode makes of encode, bit for bit"
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import fedfleet
 from fedfleet.core.charging import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Offer, Plan
@@ -190,3 +191,21 @@ def test_passes_with_equal_codecs_train_together():
     one, other = (compressed(fedavg(), up=[int8()], feedback=True).local(c, {}) for c in (0, 1))
     assert one == other and one.remembers()
     assert one != compressed(fedavg(), up=[int4()], feedback=True).local(0, {})
+
+
+def test_a_declared_size_of_the_model_keeps_the_ratios_and_shortens_the_time():
+    def found(coded, model_bytes):
+        table = {"seed": 3, "task": "digits_logreg", "stop": {"rounds": 2}, "pace": {"cohort": 3}}
+        table |= {"algorithm": {"use": "fedavg", **coded}}
+        world = {"clients": 8, "devices": "spread", **({"model_bytes": model_bytes} if model_bytes else {})}
+        m = fedfleet.run({**table, "world": world}).metrics
+        return m["bytes_up"], m["bytes_down"], m["virtual_seconds"]
+
+    for codecs in ({"up": ["int8"], "down": ["fp16"]}, {"up": ["int4", "gzip"], "down": ["int8", "gzip"]}):
+        real, large = ([found(arm, size) for arm in ({}, codecs)] for size in (None, 1e8))
+        for way in (0, 1):
+            assert (
+                large[1][way] / large[0][way] == pytest.approx(real[1][way] / real[0][way])
+                and real[1][way] < real[0][way]
+            )
+        assert large[1][2] < large[0][2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -91,6 +92,14 @@ def through(codec: Codec, stack: Stack, where: Array) -> dict[str, Any]:
         return {**stack, **codec.through(floats, place)}
     like = {n: np.empty(v.shape[1:], np.float32) for n, v in floats.items()}
     return {**stack, **codec.expand(codec.squeeze(floats, place), like)}
+
+
+def together(codec: Codec, trees: Sequence[Tree], where: Array) -> list[Tree]:
+    """The trees of several clients as they arrive, sent through as one stack."""
+    import torch
+
+    found = through(codec, {n: torch.from_numpy(np.stack([t[n] for t in trees])) for n in trees[0]}, where)
+    return [{n: v[c].numpy() for n, v in found.items()} for c in range(len(trees))]
 
 
 def nbytes(codec: Codec, like: Tree) -> float | None:
