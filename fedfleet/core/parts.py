@@ -57,6 +57,7 @@ class Algorithm:
     before anyone trained; without it the cost follows from the offer, the chain of passes and what the fold takes: whoever
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
     use, from the global one and its own memory; `tune(client)` a pass that each client makes before it is judged.
+    `adapt(task, seed)` is the task as this method trains it: with prompts, with most weights frozen; compared by value.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
     `pooled`: one task a round trains on everybody's data at the server (the centralized bound).
     """
@@ -71,6 +72,7 @@ class Algorithm:
     accept: Callable[[ServerState, Report, Context], Report] | None = None
     personal: Callable[[Tree, Slots], Tree] | None = None
     tune: Callable[[int], LocalPass] | None = None
+    adapt: Callable[[Task, int], Task] | None = None
     priced_by_value: bool = False
     pooled: bool = False
 
@@ -228,7 +230,8 @@ class Loss:
 class Task:
     """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central.
 
-    Models are trained and judged by cross-entropy, or by `loss`.
+    Models are trained and judged by cross-entropy, or by `loss`. `frozen` are weights that nobody trains: `build()` has them inside,
+    held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
     """
 
     name: str
@@ -237,6 +240,11 @@ class Task:
     build: Callable[[], Any]
     init: Callable[[int], Tree]
     loss: Loss | None = None
+    frozen: Tree = field(default_factory=dict[str, Array])
+
+    def whole(self, params: Tree) -> Tree:
+        """All weights of the model: these, and those that are frozen."""
+        return {**self.frozen, **params}
 
 
 @dataclass(frozen=True, slots=True)

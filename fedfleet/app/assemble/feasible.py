@@ -91,11 +91,14 @@ def never_together(plan: Plan, world: World) -> list[str]:
     ]
 
 
-def short_of_memory(plan: Plan, world: World) -> list[str]:
-    """Devices that cannot hold the model: refused if none can, else said. Unknown memory is taken to be enough."""
+def short_of_memory(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
+    """Devices that cannot hold the model, with so many bytes of `frozen` weights: refused if none can, else said.
+
+    Unknown memory is taken to be enough.
+    """
     if world.devices.memory_mb is None:
         return []
-    size = plan.byte_scale * tree_nbytes(plan.params) / _MEGABYTE
+    size = plan.byte_scale * (tree_nbytes(plan.params) + frozen) / _MEGABYTE
     memory = world.devices.memory_mb(np.arange(plan.clients))
     small = memory < size
     if not small.any():

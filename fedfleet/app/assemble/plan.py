@@ -16,7 +16,7 @@ from fedfleet.app.spec.tables import build_part
 from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import RunFacts
-from fedfleet.core.parts import Plan, Policy, Task, World
+from fedfleet.core.parts import Algorithm, Plan, Policy, Task, World
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.room import check_room
@@ -42,9 +42,9 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         )
     made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
     world, home = _flat_world(spec, made)
-    plan = _flat_plan(spec, made, pace, world)
+    plan, made = _flat_plan(spec, made, pace, world)
     _check_stop(plan.stop)
-    odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world))
+    odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world, tree_nbytes(made.frozen)))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
     check_batches(made, plan, world)
@@ -65,12 +65,13 @@ def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None]:
     return World(keys, devices, states, data), None
 
 
-def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
-    """The plan whose clients are devices."""
+def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan, Task]:
+    """The plan whose clients are devices, and the task as its algorithm trains it."""
+    algorithm = with_overrides(build_part("algorithms", spec.algorithm, {RunFacts: run_facts(spec)}), spec, world)
+    task = adapted(algorithm, task, spec.seed)
     params = task.init(spec.seed)
     declared = spec.world["model_bytes"]
-    algorithm = with_overrides(build_part("algorithms", spec.algorithm, {RunFacts: run_facts(spec)}), spec, world)
-    return Plan(
+    plan = Plan(
         seed=spec.seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
         choose=build_part("selectors", spec.choose),
@@ -78,9 +79,15 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
         stop=Stop(**spec.stop),
         params=params,
         clients=len(world.keys),
-        byte_scale=1.0 if declared is None else declared / tree_nbytes(params),
+        byte_scale=1.0 if declared is None else declared / tree_nbytes(task.whole(params)),
         spec_digest=spec.digest,
     )
+    return plan, task
+
+
+def adapted(algorithm: Algorithm, task: Task, seed: int) -> Task:
+    """The task as this algorithm trains it: wherever a task is made, it passes through here before anything trains."""
+    return task if algorithm.adapt is None else algorithm.adapt(task, seed)
 
 
 def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Households) -> tuple[Plan, World]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from fedfleet.app.assemble.plan import adapted
 from fedfleet.app.spec.reading import with_words
 from fedfleet.app.spec.tables import build_part, resolve_part
 from fedfleet.core.errors import BadInput
@@ -45,6 +46,7 @@ def bench_train(
     shape: dict[str, Any] = {"cohort": cohort, "steps": steps, "batch": batch, "device": device}
     table = {"use": algorithm, "batch": batch, **with_words({}, settings)}
     method = build_part("algorithms", resolve_part("algorithms", table, "--algorithm"))
+    built = adapted(method, built, 0)
     benches = [Bench(built, **shape, threads=n, tf32=tf32, form=f, repeats=repeats) for f, n in asked]
     plain = algorithm == "fedavg" and not settings
     found = [compare(bench) if plain else compare_algorithm(bench, method) for bench in benches]

@@ -51,12 +51,14 @@ def open_place(
     target = torch.device(device)
     notes: list[str] = []
     twins: list[Twin] = []
+    judge: torch.nn.Module | None = None
     if form == "merged":
         try:
-            sample = torch.from_numpy(task.dataset.x[:2])
-            twins = [make_twin(task.build(), sample) for _ in range(threads if target.type == "cpu" else 1)]
+            sample = torch.from_numpy(task.dataset.x[:2]).to(target)
+            judge = task.build().to(target)  # first: whatever is frozen in it is there once, for the twins too
+            twins = [make_twin(judge, sample) for _ in range(threads if target.type == "cpu" else 1)]
         except CannotStack as wrong:
-            form, target = "loop", torch.device("cpu")
+            form, target, judge = "loop", torch.device("cpu"), None
             notes.append(
                 f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other, on the CPU"
             )
@@ -65,13 +67,12 @@ def open_place(
         graphs = False  # a recording knows one place of the data only
         notes.append(f"{task.name}: the data do not fit on {device} and are brought there stack by stack")
     wanted = Graphs() if graphs and target.type == "cuda" else None
-    judge = task.build().to(target).eval()
     return Place(
         task,
         target,
         x,
         y,
-        judge,
+        (judge or task.build().to(target)).eval(),
         twins,
         form,
         threads,
