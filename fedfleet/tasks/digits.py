@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Width
+from fedfleet.core.limits import Depth, Width
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.task import TaskRecipe, make_task
+from fedfleet.tasks.small_images import transformer
+from fedfleet.tasks.task import TaskRecipe, fit_task, make_task
 
 
 @cache
@@ -63,3 +64,14 @@ def digits_cnn(channels: Width = 8) -> TaskRecipe:
         return SmallCnn(8, channels, 10)
 
     return make_task("digits_cnn", digits, build)
+
+
+def digits_vit(
+    *, width: Width = 64, depth: Depth = 3, heads: Width = 4, backbone: str = "builtin"
+) -> TaskRecipe:
+    """A tiny vision transformer on handwritten digits, pretrained on generated strokes: 16 patches of 2x2, three layers.
+
+    `backbone` is "builtin" (the weights that come with FedFleet), a file of `fedfleet pretrain`, or "" for none.
+    """
+    net = transformer(patch=2, width=width, depth=depth, heads=heads)
+    return fit_task("digits_vit", digits, net, backbone=backbone)

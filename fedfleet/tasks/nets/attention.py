@@ -84,9 +84,10 @@ class Vit(nn.Module):
 
     def __init__(
         self, shape: Sequence[int], classes: int, *, patch: int = 4, width: int = 192, depth: int = 6, heads: int = 3,
-        eps: float = NORM_EPS,
+        eps: float = NORM_EPS, fit: nn.Module | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        self.fit = fit or nn.Identity()  # brings samples into this shape
         channels, height, across = shape
         self.patches = nn.Conv2d(channels, width, patch, stride=patch)
         self.token = ClassToken(width)
@@ -97,7 +98,7 @@ class Vit(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.patches(x).flatten(2).transpose(1, 2)
+        x = self.patches(self.fit(x)).flatten(2).transpose(1, 2)
         x = self.positions(self.token(x))
         for i, layer in enumerate(self.layers):
             x = layer(self.prompts[i](x) if self.prompts else x)
@@ -109,6 +110,6 @@ class Vit(nn.Module):
         self.prompts = nn.ModuleList(DeepPrompt(length, width, first=i == 0) for i in range(len(self.layers)))
 
 
-def vit_b16(shape: Sequence[int], classes: int) -> Vit:
+def vit_b16(side: int, classes: int, fit: nn.Module | None = None) -> Vit:
     """ViT-B/16 (Dosovitskiy et al. 2021): patches of 16x16, twelve layers of width 768, twelve heads."""
-    return Vit(shape, classes, patch=16, width=768, depth=12, heads=12, eps=1e-6)
+    return Vit((3, side, side), classes, patch=16, width=768, depth=12, heads=12, eps=1e-6, fit=fit)

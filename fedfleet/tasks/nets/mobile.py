@@ -53,8 +53,9 @@ class Inverted(nn.Module):
 class EfficientNetLite0(nn.Module):
     """Sixteen inverted bottlenecks between a stem and a 1x1 convolution of 1,280 channels."""
 
-    def __init__(self, classes: int) -> None:
+    def __init__(self, classes: int, fit: nn.Module | None = None) -> None:
         super().__init__()
+        self.fit = fit or nn.Identity()  # brings samples into the shape that it takes
         self.stem, self.norm0 = SameConv(3, 32, 3, 2), _norm(32)
         blocks: list[nn.Module] = []
         inputs = 32
@@ -68,5 +69,5 @@ class EfficientNetLite0(nn.Module):
         self.head = nn.Linear(1280, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.blocks(relu6(self.norm0(self.stem(x))))
+        x = self.blocks(relu6(self.norm0(self.stem(self.fit(x)))))
         return self.head(relu6(self.norm1(self.last(x))).mean((2, 3)))

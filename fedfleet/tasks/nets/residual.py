@@ -89,8 +89,11 @@ class Basic(nn.Module):
 class ResNet(nn.Module):
     """He et al. 2016 as ImageNet knows it: a 7x7 stem with pooling, four stages, batch normalisation."""
 
-    def __init__(self, block: type[Basic] | type[Bottleneck], counts: Sequence[int], classes: int) -> None:
+    def __init__(
+        self, block: type[Basic] | type[Bottleneck], counts: Sequence[int], classes: int, fit: nn.Module | None = None
+    ) -> None:
         super().__init__()
+        self.fit = fit or nn.Identity()
         self.stem, self.norm = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False), nn.BatchNorm2d(64)
         stages: list[nn.Module] = []
         inputs = 64
@@ -104,18 +107,18 @@ class ResNet(nn.Module):
         self.head = nn.Linear(inputs, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = max_pool2d(torch.relu(self.norm(self.stem(x))), 3, 2, 1)
+        x = max_pool2d(torch.relu(self.norm(self.stem(self.fit(x)))), 3, 2, 1)
         return self.head(self.stages(x).mean((2, 3)))
 
 
-def resnet18(classes: int) -> ResNet:
-    """ResNet-18."""
-    return ResNet(Basic, (2, 2, 2, 2), classes)
+def resnet18(classes: int, fit: nn.Module | None = None) -> ResNet:
+    """ResNet-18; `fit` brings samples into the shape that it takes."""
+    return ResNet(Basic, (2, 2, 2, 2), classes, fit)
 
 
-def resnet50(classes: int) -> ResNet:
-    """ResNet-50."""
-    return ResNet(Bottleneck, (3, 4, 6, 3), classes)
+def resnet50(classes: int, fit: nn.Module | None = None) -> ResNet:
+    """ResNet-50; `fit` brings samples into the shape that it takes."""
+    return ResNet(Bottleneck, (3, 4, 6, 3), classes, fit)
 
 
 def _fitted(inputs: int, outputs: int, stride: int) -> nn.Module:
