@@ -30,7 +30,7 @@ def bias_prompted(
     algorithm: Algorithm,
     *,
     prompt_length: Width = 12,
-    border: Share = 30 / 224,
+    border: Share = 0.134,
     server_momentum: Fraction = 0.9,
     server_lr: Positive = 0.3,
 ) -> Algorithm:

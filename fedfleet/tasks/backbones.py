@@ -74,8 +74,8 @@ def read(path: Path) -> Tree:
     except Exception as wrong:  # whatever a foreign file makes its reader say
         said = (str(wrong).strip().splitlines() or ["without a word"])[0]
         raise BadInput(
-            f"task.backbone: {path} holds no weights that can be read ({type(wrong).__name__}: {said}); give a safetensors file, or "
-            "a PyTorch state of tensors alone"
+            f"task.backbone: {path} holds no weights that can be read ({type(wrong).__name__}: {said}); give a safetensors file, "
+            "or a PyTorch state of tensors alone"
         ) from None
 
 
@@ -108,8 +108,8 @@ def fitted(tree: Tree, like: Mapping[str, Array], where: str) -> Tree:
             value = _stretched(value, len(like[name]))
         if value.shape != like[name].shape:
             raise BadInput(
-                f"{where}: {name!r} has shape {value.shape} there and {like[name].shape} here; it is of a model of another size, or "
-                "for other pictures"
+                f"{where}: {name!r} has shape {value.shape} there and {like[name].shape} here; it is of a model of another size, "
+                "or for other pictures"
             )
         found[name] = np.ascontiguousarray(value, like[name].dtype)
     lost = [n for n in like if n not in found and not n.startswith("head.") and not n.endswith("num_batches_tracked")]

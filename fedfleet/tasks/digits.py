@@ -66,9 +66,7 @@ def digits_cnn(channels: Width = 8) -> TaskRecipe:
     return make_task("digits_cnn", digits, build)
 
 
-def digits_vit(
-    *, width: Width = 64, depth: Depth = 3, heads: Width = 4, backbone: str = "builtin"
-) -> TaskRecipe:
+def digits_vit(*, width: Width = 64, depth: Depth = 3, heads: Width = 4, backbone: str = "builtin") -> TaskRecipe:
     """A tiny vision transformer on handwritten digits, pretrained on generated strokes: 16 patches of 2x2, three layers.
 
     `backbone` is "builtin" (the weights that come with FedFleet), a file of `fedfleet pretrain`, or "" for none.

@@ -75,7 +75,9 @@ def _drawn(curves: Floats, pen: Floats, height: int, width: int) -> Floats:
     """Ink in [0, 1] at each place: full within the pen's width of a line, fading over half a pixel."""
     rows, columns = np.meshgrid((np.arange(height) + 0.5) / height, (np.arange(width) + 0.5) / width, indexing="ij")
     at = np.stack([columns.ravel(), rows.ravel()], 1).astype(np.float32)
-    begin, end = (curves[:, :, part].reshape(len(curves), -1, 2).astype(np.float32) for part in (slice(-1), slice(1, None)))
+    begin, end = (
+        curves[:, :, part].reshape(len(curves), -1, 2).astype(np.float32) for part in (slice(-1), slice(1, None))
+    )
     along = end - begin
     length = np.maximum((along**2).sum(2), 1e-12)[:, :, None]
     away = at - begin[:, :, None]  # [n, lines, places, 2]

@@ -30,7 +30,10 @@ _ADOPTED = ("execute", "ray_execute", "device", "threads", "tf32")
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """How a run computes. `form` and `form_threads` are those of a stacked executor; `seconds` says why they were chosen."""
+    """How a run computes. `form` and `form_threads` are those of a stacked executor; `seconds` says why they were chosen.
+
+    `frozen` is the hash of the weights that nobody trains, which are in no checkpoint; "": there are none.
+    """
 
     execute: str
     ray_execute: str
@@ -42,6 +45,7 @@ class Conditions:
     processor: str
     versions: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict[str, float])
+    frozen: str = ""
 
     @property
     def kernel(self) -> str:
@@ -61,6 +65,8 @@ class Conditions:
 
 def conditions_here(setup: Setup) -> Conditions:
     """How a run of this spec computes on this machine; the stacked form is measured."""
+    from fedfleet.tasks.frozen import frozen_name
+
     run = setup.spec.run
     asked = {name: run[name] for name in _ADOPTED}
     if run["execute"] == "stacked":
@@ -69,7 +75,8 @@ def conditions_here(setup: Setup) -> Conditions:
     else:
         inside = run["ray_execute"] if run["execute"] == "ray" else "inline"
         chosen = {"form": "merged" if inside == "stacked" else "inline", "form_threads": run["threads"]}
-    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions())
+    frozen = frozen_name(setup.task) if setup.task.frozen else ""
+    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions(), frozen=frozen)
 
 
 def keep_conditions(folder: Path, conditions: Conditions) -> None:
@@ -85,7 +92,7 @@ def kept_conditions(folder: Path) -> Conditions:
         if body.pop("format") != _FORM:
             raise ValueError("it has another format")
         found = Conditions(**body)
-        if not all(isinstance(getattr(found, n), str) for n in ("execute", "device", "form", "processor")):
+        if not all(isinstance(getattr(found, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
             raise ValueError("it holds what no run writes")
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
@@ -132,6 +139,17 @@ def refuse_unlike(folder: Path, kept: Conditions) -> None:
         raise BadInput(
             f"{folder} was begun with {missing}: going on here could change its bits; "
             "resume it where that is, or begin again in another folder with --out"
+        )
+
+
+def refuse_other_weights(folder: Path, kept: Conditions, setup: Setup) -> None:
+    """Refuse to go on from, or to audit by, other frozen weights than the run began with."""
+    from fedfleet.tasks.frozen import frozen_name
+
+    if (kept.frozen or setup.task.frozen) and kept.frozen != frozen_name(setup.task):
+        raise BadInput(
+            f"{folder} was begun with other frozen weights than task.backbone gives here (their hash is {kept.frozen[:16] or 'none'}); "
+            "bring that file of weights back, or begin again in another folder with --out"
         )
 
 

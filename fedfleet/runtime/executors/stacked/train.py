@@ -293,7 +293,9 @@ class StageRun:
         if self.tails:  # what all share was left in one piece when some went
             n = len(self.work.schedule.jobs)
             whole = {
-                name: v[:1].expand(n, *v.shape[1:]) if name not in self.tails[0] else torch.cat([p[name] for p in parts])
+                name: v[:1].expand(n, *v.shape[1:])
+                if name not in self.tails[0]
+                else torch.cat([p[name] for p in parts])
                 for name, v in whole.items()
             }
         own, other = split(whole)

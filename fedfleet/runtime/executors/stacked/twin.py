@@ -34,7 +34,9 @@ class Twin:
     fusable: frozenset[str]  # names that a fused step can train
     shareable: frozenset[str]  # of these, the weights that clients can share until the end of a pass
     shapes: dict[str, torch.Size]
-    held: list[tuple[nn.Module, str, torch.Tensor]]  # frozen inside the model: leaf, attribute, the one tensor of all clients
+    held: list[
+        tuple[nn.Module, str, torch.Tensor]
+    ]  # frozen inside the model: leaf, attribute, the one tensor of all clients
 
     def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:
         """Point the leaves at these stacks; nothing is copied but what must change its shape."""
@@ -127,7 +129,9 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
 def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Tensor:
     """A frozen tensor as a stack of one, in the shape in which its leaf keeps it."""
     assert value is not None
-    return value.reshape(1, len(value), -1) if isinstance(leaf, leaves.Conv) and name == "weight" else value.unsqueeze(0)
+    return (
+        value.reshape(1, len(value), -1) if isinstance(leaf, leaves.Conv) and name == "weight" else value.unsqueeze(0)
+    )
 
 
 def used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
