@@ -30,7 +30,7 @@ from fedfleet.core.records import (
     Slots,
     Stop,
 )
-from fedfleet.core.trees import Array, Tree
+from fedfleet.core.trees import Array, Tree, content_hash
 
 # ---- learning: what client and server compute -------------------------------------------------------------------
 
@@ -230,8 +230,8 @@ class Loss:
 class Task:
     """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central.
 
-    Models are trained and judged by cross-entropy, or by `loss`. `frozen` are weights that nobody trains: `build()` has them inside,
-    held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
+    Models are trained and judged by cross-entropy, or by `loss`. `frozen` are weights that nobody trains: `build()` has them
+    inside, held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
     """
 
     name: str
@@ -245,6 +245,11 @@ class Task:
     def whole(self, params: Tree) -> Tree:
         """All weights of the model: these, and those that are frozen."""
         return {**self.frozen, **params}
+
+    @property
+    def frozen_name(self) -> str:
+        """The content hash of the frozen weights, by which a device knows whether it has them; "" if there are none."""
+        return content_hash(self.frozen) if self.frozen else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ _B = r"^_blocks\.(\d+)\."
 _FAMILIES: dict[str, tuple[tuple[str, str], ...]] = {
     "cls_token": (  # timm's ViT
         (r"^cls_token$", "token.token"), (r"^pos_embed$", "positions.table"), (r"^patch_embed\.proj\.", "patches."),
-        (r"^blocks\.(\d+)\.attn\.qkv\.", r"layers.\1.attention.qkv."), (r"^blocks\.(\d+)\.attn\.proj\.", r"layers.\1.attention.out."),
+        (r"^blocks\.(\d+)\.attn\.qkv\.", r"layers.\1.attention.qkv."),
+        (r"^blocks\.(\d+)\.attn\.proj\.", r"layers.\1.attention.out."),
         (r"^blocks\.(\d+)\.mlp\.fc1\.", r"layers.\1.wide."), (r"^blocks\.(\d+)\.mlp\.fc2\.", r"layers.\1.narrow."),
         (r"^blocks\.(\d+)\.(norm[12])\.", r"layers.\1.\2."),
     ),

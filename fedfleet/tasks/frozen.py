@@ -15,7 +15,7 @@ from torch import nn
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Task
 from fedfleet.core.passes import Names
-from fedfleet.core.trees import Tree, content_hash
+from fedfleet.core.trees import Tree
 
 _STATISTICS = ("running_mean", "running_var")
 
@@ -62,11 +62,6 @@ def frozen(task: Task, travels: Names, seed: int) -> Task:
         return {n: v for n, v in inner.init(seed).items() if travels(n)}
 
     return replace(task, build=build, init=init, frozen={**task.frozen, **held})
-
-
-def frozen_name(task: Task) -> str:
-    """The content hash of a task's frozen weights, by which a device knows whether it has them; "" if it has none."""
-    return content_hash(task.frozen) if task.frozen else ""
 
 
 def hold(module: nn.Module, held: Tree) -> nn.Module:

@@ -9,7 +9,7 @@ from torch import nn
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.trees import content_hash
-from fedfleet.tasks.frozen import FixedNorm, frozen, frozen_name, held_names, hold
+from fedfleet.tasks.frozen import FixedNorm, frozen, held_names, hold
 from fedfleet.tasks.text import char_lstm
 from tests.runtime.executors.cohorts import convolutions, dense, small_task
 
@@ -40,8 +40,8 @@ def test_what_is_frozen_and_what_travels_are_the_whole_model():
     assert content_hash(part.whole(part.init(5))) == content_hash(task.init(5))
     assert {*part.build().state_dict()} == {*part.init(5)} == {n for n in task.init(5) if biases(n)}
     assert content_hash(part.frozen) == content_hash(frozen(task, biases, 5).frozen)
-    assert frozen_name(part) != frozen_name(frozen(task, biases, 6)), "other weights have another name"
-    assert frozen_name(task) == ""
+    assert part.frozen_name != frozen(task, biases, 6).frozen_name, "other weights have another name"
+    assert task.frozen_name == ""
 
 
 def test_every_module_holds_the_same_memory():

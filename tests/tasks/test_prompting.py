@@ -1,5 +1,7 @@
 """Prompts: where they are put, what they begin as, and which weights are fast."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ def test_deep_prompts_stand_behind_the_class_token_and_are_replaced_in_every_lay
     for i, (inputs, _) in enumerate(seen):
         assert inputs.shape[1] == 1 + 5 + 16
         assert torch.equal(inputs[:, 1:6], module.prompts[i].table.expand(2, -1, -1))
-    for (_, out), (inputs, _) in zip(seen, seen[1:], strict=False):
+    for (_, out), (inputs, _) in pairwise(seen):
         assert torch.equal(out[:, 0], inputs[:, 0]) and torch.equal(out[:, 6:], inputs[:, 6:])
 
 

@@ -12,9 +12,7 @@ _PIN = "# frozen weights: "  # a comment of the spec's text, before their hash
 
 def pinned(text: str, task: Task) -> str:
     """A spec's text that says by their hash with which frozen weights it is meant, where the task has any."""
-    from fedfleet.tasks.frozen import frozen_name
-
-    return f"{_PIN}{frozen_name(task)}\n{text}" if task.frozen else text
+    return f"{_PIN}{task.frozen_name}\n{text}" if task.frozen else text
 
 
 def check_pin(text: str, task: Task) -> None:

@@ -65,8 +65,6 @@ class Conditions:
 
 def conditions_here(setup: Setup) -> Conditions:
     """How a run of this spec computes on this machine; the stacked form is measured."""
-    from fedfleet.tasks.frozen import frozen_name
-
     run = setup.spec.run
     asked = {name: run[name] for name in _ADOPTED}
     if run["execute"] == "stacked":
@@ -75,8 +73,8 @@ def conditions_here(setup: Setup) -> Conditions:
     else:
         inside = run["ray_execute"] if run["execute"] == "ray" else "inline"
         chosen = {"form": "merged" if inside == "stacked" else "inline", "form_threads": run["threads"]}
-    frozen = frozen_name(setup.task) if setup.task.frozen else ""
-    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions(), frozen=frozen)
+    weights = setup.task.frozen_name
+    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions(), frozen=weights)
 
 
 def keep_conditions(folder: Path, conditions: Conditions) -> None:
@@ -144,11 +142,9 @@ def refuse_unlike(folder: Path, kept: Conditions) -> None:
 
 def refuse_other_weights(folder: Path, kept: Conditions, setup: Setup) -> None:
     """Refuse to go on from, or to audit by, other frozen weights than the run began with."""
-    from fedfleet.tasks.frozen import frozen_name
-
-    if (kept.frozen or setup.task.frozen) and kept.frozen != frozen_name(setup.task):
+    if kept.frozen != setup.task.frozen_name:
         raise BadInput(
-            f"{folder} was begun with other frozen weights than task.backbone gives here (their hash is {kept.frozen[:16] or 'none'}); "
+            f"{folder} was begun with other frozen weights than task.backbone gives here (hash {kept.frozen[:16] or 'none'}); "
             "bring that file of weights back, or begin again in another folder with --out"
         )
 
