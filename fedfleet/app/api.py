@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import assemble, caveats, chance_of, doubts, executing
+from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, executing
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
-from fedfleet.app.runs import Finished, finished, perform
+from fedfleet.app.runs import Finished, finished, perform, stored_weights
 from fedfleet.app.runs.own import Given, Own, brought, content, is_own, judged, maker, reopened
 from fedfleet.app.runs.own_folder import read_arrays
 from fedfleet.app.runs.privacy import source_here, with_privacy
@@ -22,7 +22,6 @@ from fedfleet.core.events import Event, without_sums
 from fedfleet.core.parts import Task, World
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
-from fedfleet.runtime.files import load_tree
 from fedfleet.runtime.seals import SEAL
 from fedfleet.runtime.simulate import Hear, simulate
 from fedfleet.tasks.checking import check_fit, checked_build, checked_data
@@ -194,22 +193,32 @@ def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
     found = summary(events, chance=chance_of(setup.task), caveats=caveats(setup))
     found = with_privacy(found, setup.plan, {}, events)
     metrics = {
-        **judged(own, params, found),
+        **judged(own and replace(own, task=setup.task), params, found),
         "digest": journal.digest,
         "spec_digest": spec.digest,
     }
-    return Result(metrics, params, events, None, lambda: setup.world)
+    return Result(metrics, setup.task.whole(params), events, None, lambda: setup.world, lambda: setup.task)
 
 
 def _read(done: Finished) -> Result:
-    params = load_tree(done.out / "model.safetensors")[0]
-    return Result(done.metrics, params, done.events, done.out, lambda: _world_of(done))
+    return Result(
+        done.metrics, stored_weights(done.out), done.events, done.out, lambda: _world_of(done), lambda: _task_of(done)
+    )
 
 
 def _world_of(done: Finished) -> World | None:
     """The world of a run's folder, built again; None if something that it needs is not here."""
     try:
-        own = reopened(done.out, done.spec)
-        return assemble(done.spec, own.task if own else None).world
+        return _setup_of(done).world
     except FedFleetError:
         return None
+
+
+def _task_of(done: Finished) -> Task:
+    """The task of a run's folder as its algorithm trained it, built again."""
+    return _setup_of(done).task
+
+
+def _setup_of(done: Finished) -> Setup:
+    own = reopened(done.out, done.spec)
+    return assemble(done.spec, own.task if own else None)

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ModelCommitted
-from fedfleet.core.parts import World
+from fedfleet.core.parts import Task, World
 from fedfleet.core.trees import Tree
 from fedfleet.measure.columns import Columns, client_columns, round_columns
 from fedfleet.runtime.simulate import Simulation
@@ -17,13 +18,23 @@ from fedfleet.runtime.simulate import Simulation
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a run: its measures by name, the trained parameters, the events, and its folder if it has one."""
+    """The result of a run: its measures by name, the model's parameters (with what was frozen), the events, and its folder."""
 
     metrics: dict[str, Any]
     params: Tree
     events: list[Event]
     out: Path | None
     _world: Callable[[], World | None] = field(default=lambda: None, repr=False, compare=False)
+    _task: Callable[[], Task | None] = field(default=lambda: None, repr=False, compare=False)
+
+    def module(self) -> Any:
+        """The trained model as a PyTorch module, ready to be asked: frozen weights and prompts inside."""
+        from fedfleet.tasks.outputs import module_of
+
+        task = self._task()
+        if task is None:
+            raise BadInput("this result does not know its task; load it from its folder with fedfleet.load(..)")
+        return module_of(task, self.params)
 
     @property
     def rounds(self) -> Columns:

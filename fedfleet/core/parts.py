@@ -30,7 +30,7 @@ from fedfleet.core.records import (
     Slots,
     Stop,
 )
-from fedfleet.core.trees import Array, Tree
+from fedfleet.core.trees import Array, Tree, content_hash
 
 # ---- learning: what client and server compute -------------------------------------------------------------------
 
@@ -72,6 +72,7 @@ class Algorithm:
     before anyone trained; without it the cost follows from the offer, the chain of passes and what the fold takes: whoever
     sends less than that, such as a codec, must say its own. `personal(params, memory)` is the model that a client would
     use, from the global one and its own memory; `tune(client)` a pass that it makes before it is judged, or None.
+    `adapt(task, seed)` is the task as this method trains it: with prompts, with most weights frozen; compared by value.
     `priced_by_value`: bytes or seconds are known only after the work, so that a simulation must train first.
     `pooled`: one task a round trains on everybody's data at the server (the centralized bound). `private`: what it promises
     to those who take part. `tick(server)` is the part of `apply` that does not look at what was learnt, such as counting: audits
@@ -88,6 +89,7 @@ class Algorithm:
     accept: Callable[[ServerState, Report, Context], Report] | None = None
     personal: Callable[[Tree, Slots], Tree] | None = None
     tune: Callable[[int], LocalPass | None] | None = None
+    adapt: Callable[[Task, int], Task] | None = None
     priced_by_value: bool = False
     pooled: bool = False
     private: Promise | None = None
@@ -252,7 +254,8 @@ class Task:
     """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central.
 
     Models are trained and judged by cross-entropy, or by `loss`. `narrow(share)` makes the module with this share of the units of
-    every hidden layer, all of them at 1; a task without it has one size only.
+    every hidden layer, all of them at 1; a task without it has one size only. `frozen` are weights that nobody trains: `build()`
+    has them inside, held once, `init` leaves them out, and so they are in no offer, update, checkpoint or charged byte.
     """
 
     name: str
@@ -262,6 +265,16 @@ class Task:
     init: Callable[[int], Tree]
     loss: Loss | None = None
     narrow: Callable[[float], Any] | None = None
+    frozen: Tree = field(default_factory=dict[str, Array])
+
+    def whole(self, params: Tree) -> Tree:
+        """All weights of the model: these, and those that are frozen."""
+        return {**self.frozen, **params}
+
+    @property
+    def frozen_name(self) -> str:
+        """The content hash of the frozen weights, by which a device knows whether it has them; "" if there are none."""
+        return content_hash(self.frozen) if self.frozen else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "selectors": {
         "uniform": "fedfleet.choose.uniform:uniform",
         "timely": "fedfleet.choose.timely:timely",
+        "biasprompt": "fedfleet.learn.zoo:biasprompt",
     },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",
@@ -118,8 +119,10 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "digits_logreg": "fedfleet.tasks.digits:digits_logreg",
         "digits_mlp": "fedfleet.tasks.digits:digits_mlp",
         "digits_cnn": "fedfleet.tasks.digits:digits_cnn",
+        "digits_vit": "fedfleet.tasks.digits:digits_vit",
         "femnist_cnn": "fedfleet.tasks.small_images:femnist_cnn",
         "chars74k_cnn": "fedfleet.tasks.small_images:chars74k_cnn",
+        "chars74k_vit": "fedfleet.tasks.small_images:chars74k_vit",
         "omniglot_cnn": "fedfleet.tasks.small_images:omniglot_cnn",
         "mlp": "fedfleet.tasks.small_images:mlp",
         "logreg": "fedfleet.tasks.small_images:logreg",
@@ -134,6 +137,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "covid_cnn": "fedfleet.tasks.xrays:covid_cnn",
         "pneumonia_cnn": "fedfleet.tasks.xrays:pneumonia_cnn",
         "covidfl_vit": "fedfleet.tasks.xrays:covidfl_vit",
+        "transfer": "fedfleet.tasks.transfer:transfer",
         "char_lstm": "fedfleet.tasks.text:char_lstm",
         "shakespeare_lstm": "fedfleet.tasks.text:shakespeare_lstm",
         "twitter_logreg": "fedfleet.tasks.text:twitter_logreg",

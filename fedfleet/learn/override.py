@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedfleet.core.charging import cost_of
+from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Offer, Pass
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, Settings
@@ -14,6 +15,11 @@ from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, Serv
 
 def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...], clients: int) -> Algorithm:
     """The algorithm in which the listed clients are offered, train and cost what their variant says; a later variant wins."""
+    if any(variant.adapt != algorithm.adapt for _, variant in variants):
+        raise BadInput(
+            f"override: clients of {algorithm.name!r} share one model, and a setting here would give some of them another; set it "
+            "in [algorithm], for everybody"
+        )
     everyone = (algorithm, *(variant for _, variant in variants))
     which = np.zeros(clients, np.int64)
     for i, (members, _) in enumerate(variants, start=1):

@@ -14,6 +14,7 @@ from fedfleet.learn.personal import (
     with_own_model,
     with_own_norms,
 )
+from fedfleet.learn.prompts import bias_prompted
 from fedfleet.learn.servers import with_adagrad, with_adam, with_momentum, with_yogi
 from fedfleet.learn.sketched import sketched
 from fedfleet.learn.staleness import damped, mixing, stepping
@@ -47,8 +48,10 @@ ditto = method(with_own_model, fedavg)
 heterofl = method(heterofl_widths, fedavg)
 fjord = method(ordered_dropout, fedavg)
 timelyfl = method(partial_layers, fedavg)
+biasprompt = method(bias_prompted, fedavg)
 
 __all__ = [
+    "biasprompt",
     "centralized",
     "ditto",
     "fedadagrad",

@@ -11,9 +11,10 @@ from typing import Any, Literal
 import numpy as np
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.limits import Width
+from fedfleet.core.limits import Depth, Width
 from fedfleet.core.parts import Dataset
 from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.small_images import transformer
 from fedfleet.tasks.task import TaskRecipe, fit_task
 
 
@@ -68,3 +69,12 @@ def digits_cnn(channels: Width = 8, norm: Literal["none", "batch", "group"] = "n
         return SmallCnn(8, units(channels, scale), classes, norm)
 
     return fit_task("digits_cnn", digits, net)
+
+
+def digits_vit(*, width: Width = 64, depth: Depth = 3, heads: Width = 4, backbone: str = "builtin") -> TaskRecipe:
+    """A tiny vision transformer on handwritten digits, pretrained on generated strokes: 16 patches of 2x2, three layers.
+
+    `backbone` is "builtin" (the weights that come with FedFleet), a file of `fedfleet pretrain`, or "" for none.
+    """
+    net = transformer(patch=2, width=width, depth=depth, heads=heads)
+    return fit_task("digits_vit", digits, net, backbone=backbone)

@@ -30,6 +30,13 @@ def outputs_of(task: Task, params: Tree, rows: Ints) -> Array:
     return np.concatenate(found) if found else np.zeros((0, task.dataset.classes), np.float32)
 
 
+def module_of(task: Task, params: Tree) -> torch.nn.Module:
+    """The task's model with these parameters, for use; what is frozen is inside already."""
+    module = task.build()
+    module.load_state_dict({n: torch.from_numpy(np.array(v)) for n, v in params.items() if n not in task.frozen})
+    return module.eval()
+
+
 def tried_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
     """A loss function of the person's own: whether it gives one value per sample or one for all is seen by trying it."""
     if not callable(function):

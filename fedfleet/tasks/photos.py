@@ -49,11 +49,12 @@ def resnet18_gn(*, samples: Count | None = None, synthetic: bool = False) -> Tas
 
 
 def vit_tiny(
-    *, width: Width = 192, depth: Depth = 6, heads: Width = 3, samples: Count | None = None, synthetic: bool = False
-) -> TaskRecipe:
+    *, width: Width = 192, depth: Depth = 6, heads: Width = 3, backbone: str = "",
+    samples: Count | None = None, synthetic: bool = False,
+) -> TaskRecipe:  # fmt: skip
     """A small vision transformer on CIFAR-10: 64 patches of 4x4, a class token, six layers of width 192, three heads."""
     load = data_from((CIFAR,), made_up("cifar", CIFAR_SHAPE, 10), samples=samples, synthetic=synthetic)
-    return fit_task("vit_tiny", load, partial(transformer, width=width, depth=depth, heads=heads))
+    return fit_task("vit_tiny", load, partial(transformer, width=width, depth=depth, heads=heads), backbone=backbone)
 
 
 def celeba_cnn(*, hidden: Width = 256, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
@@ -72,7 +73,9 @@ def celeba_cnn(*, hidden: Width = 256, samples: Count | None = None, synthetic: 
     return fit_task("celeba_cnn", load, net)
 
 
-def openimage_vit(*, side: Side = 32, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def openimage_vit(
+    *, side: Side = 32, backbone: str = "", samples: Count | None = None, synthetic: bool = False
+) -> TaskRecipe:
     """A small vision transformer on FedScale's OpenImage, by author, pictures squeezed to side x side.
 
     Read from client_data_mapping/train.csv, from clients.csv (client,path,label) or from folders client/label/picture.
@@ -80,7 +83,7 @@ def openimage_vit(*, side: Side = 32, samples: Count | None = None, synthetic: b
     check_side(side)
     source = Source("OpenImage", folders.places("openimage"), partial(folders.read_folder, side=side, channels=3))
     load = data_from((source,), made_up("openimage", (3, side, side), 596), samples=samples, synthetic=synthetic)
-    return fit_task("openimage_vit", load, transformer)
+    return fit_task("openimage_vit", load, transformer, backbone=backbone)
 
 
 def transformer(

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.limits import Count, Width
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Count, Depth, Width
 from fedfleet.core.parts import Dataset
 from fedfleet.tasks.narrowing import units
 from fedfleet.tasks.readers import leaf
@@ -64,6 +65,19 @@ def _perceptron(hidden: int) -> Net:
     return net
 
 
+def transformer(*, patch: int, width: int, depth: int, heads: int) -> Net:
+    """A small vision transformer with patches of this many pixels across."""
+    if width % heads:
+        raise BadInput(f"task.width = {width} cannot be shared among {heads} heads; use a multiple of task.heads")
+
+    def net(shape: tuple[int, ...], classes: int) -> Any:
+        from fedfleet.tasks.nets.attention import Vit
+
+        return Vit(shape, classes, patch=patch, width=width, depth=depth, heads=heads)
+
+    return net
+
+
 def femnist_cnn(*, hidden: Width = 1024, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
     """FS-REAL's FEMNIST model (3,327,934 parameters): 62 handwritten classes by writer.
 
@@ -77,6 +91,19 @@ def chars74k_cnn(*, hidden: Width = 1024, samples: Count | None = None, syntheti
     """Two convolutions on Chars74K's handwriting: 62 classes, 55 writers, one image per class and writer."""
     load = data_from((CHARS74K,), made_up("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
     return fit_task("chars74k_cnn", load, _two_convolutions(hidden))
+
+
+def chars74k_vit(
+    *, width: Width = 96, depth: Depth = 4, heads: Width = 4, backbone: str = "",
+    samples: Count | None = None, synthetic: bool = False,
+) -> TaskRecipe:  # fmt: skip
+    """A small vision transformer on Chars74K's handwriting: 49 patches of 4x4, four layers of width 96.
+
+    `backbone` is a file of pretrained weights, for example of `fedfleet pretrain chars74k_vit --on omniglot_cnn`; "": none.
+    """
+    load = data_from((CHARS74K,), made_up("chars74k", SHAPE, 62, 55), samples=samples, synthetic=synthetic)
+    net = transformer(patch=4, width=width, depth=depth, heads=heads)
+    return fit_task("chars74k_vit", load, net, backbone=backbone)
 
 
 def omniglot_cnn(*, hidden: Width = 128, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:

@@ -41,10 +41,13 @@ def make_task(name: str, load: Callable[[], Dataset], build: Callable[[], Any]) 
     return fit_task(name, load, lambda shape, classes: build())
 
 
-def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0) -> TaskRecipe:
+def fit_task(
+    name: str, load: Callable[[], Dataset], net: Net, *, test_users: int = 0, backbone: str = ""
+) -> TaskRecipe:
     """The same for a model that takes its input shape and number of classes from the data.
 
-    With `test_users` everything of so many seeded owners is held out instead of a fifth of all samples.
+    With `test_users` everything of so many seeded owners is held out instead of a fifth of all samples. `backbone` names
+    pretrained weights to begin with, as `backbones` knows them; "": the model begins from the seed alone.
     """
 
     def recipe(seed: int) -> Task:
@@ -59,15 +62,18 @@ def fit_task(name: str, load: Callable[[], Dataset], net: Net, *, test_users: in
             return net(shape, classes, scale=scale)
 
         check_model(name, build)
+        learnt: Tree = {}
+        if backbone:
+            from fedfleet.tasks import backbones
+
+            learnt = backbones.backbone(backbone, name, first_parameters(build, seed))
+
+        def init(seed: int) -> Tree:
+            return {**first_parameters(build, seed), **{n: v.copy() for n, v in learnt.items()}}
+
         narrows = "scale" in inspect.signature(net).parameters
-        return Task(
-            name,
-            dataset,
-            hold_out(dataset, seed, test_users),
-            build,
-            lambda s: first_parameters(build, s),
-            narrow=narrow if narrows else None,
-        )
+        held = hold_out(dataset, seed, test_users)
+        return Task(name, dataset, held, build, init, narrow=narrow if narrows else None)
 
     return Recipe(recipe, getattr(load, "here", _always))
 

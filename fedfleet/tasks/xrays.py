@@ -54,7 +54,9 @@ def pneumonia_cnn(*, samples: Count | None = None, synthetic: bool = False) -> T
     return fit_task("pneumonia_cnn", load, _three_convolutions)
 
 
-def covidfl_vit(*, side: Side = 32, samples: Count | None = None, synthetic: bool = False) -> TaskRecipe:
+def covidfl_vit(
+    *, side: Side = 32, backbone: str = "", samples: Count | None = None, synthetic: bool = False
+) -> TaskRecipe:
     """A small vision transformer on COVID-FL's X-rays of twelve hospitals, squeezed to side x side.
 
     Read from labels.csv with one list per hospital, from clients.csv (client,path,label) or from folders
@@ -63,4 +65,4 @@ def covidfl_vit(*, side: Side = 32, samples: Count | None = None, synthetic: boo
     check_side(side)
     source = Source("COVID-FL", folders.places("covid-fl"), partial(folders.read_folder, side=side, channels=3))
     load = data_from((source,), made_up("covidfl", (3, side, side), 3, 12), samples=samples, synthetic=synthetic)
-    return fit_task("covidfl_vit", load, transformer)
+    return fit_task("covidfl_vit", load, transformer, backbone=backbone)

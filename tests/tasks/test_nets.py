@@ -8,7 +8,18 @@ from fedfleet.core.registry import builder, names, parameters
 from fedfleet.tasks.dropout import AddressedDropout
 from fedfleet.tasks.nets.attention import ClassToken, Positions
 
-LEAVES = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.LayerNorm, nn.GroupNorm, nn.Embedding, nn.LSTM, ClassToken, Positions)
+LEAVES = (
+    nn.Linear,
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.BatchNorm2d,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.Embedding,
+    nn.LSTM,
+    ClassToken,
+    Positions,
+)
 
 
 MADE_UP = [n for n in names("tasks") if "synthetic" in parameters(builder("tasks", n))]

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fedfleet.app.assemble.pinning import pinned
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import Table
 from fedfleet.core.errors import BadInput
@@ -75,7 +76,7 @@ def make_executor(spec: Spec, task: Task, form: Form | None = None) -> Executor:
             from fedfleet.runtime.executors.parcels import Recipe
             from fedfleet.runtime.executors.ray import ray_executor
 
-            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", spec.toml())
+            recipe = Recipe("fedfleet.app.assemble:rebuild_kit", pinned(spec.toml(), task))
             gpus = 1 if run["ray_execute"] == "stacked" and run["device"] == "cuda" else 0
             return ray_executor(
                 recipe, here, workers=run["workers"], address=run["ray_address"], threads=run["threads"], gpus=gpus

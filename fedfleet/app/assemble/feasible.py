@@ -91,11 +91,14 @@ def never_together(plan: Plan, world: World) -> list[str]:
     ]
 
 
-def short_of_memory(plan: Plan, world: World) -> list[str]:
-    """Devices that cannot hold what they are offered: refused if none can, else said. Unknown memory is taken to be enough."""
+def short_of_memory(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
+    """Devices that cannot hold what they are offered, with so many bytes of `frozen` weights: refused if none can, else said.
+
+    Unknown memory is taken to be enough.
+    """
     if world.devices.memory_mb is None:
         return []
-    size = plan.byte_scale * tree_nbytes(plan.params) / _MEGABYTE
+    size = plan.byte_scale * (tree_nbytes(plan.params) + frozen) / _MEGABYTE
     memory = world.devices.memory_mb(np.arange(plan.clients))
     small = memory < size
     if small.any():  # those may be offered less than the whole model
@@ -103,7 +106,7 @@ def short_of_memory(plan: Plan, world: World) -> list[str]:
         offered = cost_of(
             plan.algorithm, plan.algorithm.init(plan.params), whole_work(some), np.ones(len(some), np.int64)
         )
-        small[some] = memory[some] < plan.byte_scale * offered.bytes_down / _MEGABYTE
+        small[some] = memory[some] < plan.byte_scale * (offered.bytes_down + frozen) / _MEGABYTE
     if not small.any():
         return []
     if small.all():

@@ -42,9 +42,9 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         )
     made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
     world, home, made = _flat_world(spec, made)
-    plan = _flat_plan(spec, made, pace, world)
+    plan, made = _flat_plan(spec, made, pace, world)
     _check_stop(plan.stop)
-    odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world))
+    odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world, tree_nbytes(made.frozen)))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
     check_batches(made, plan, world)
@@ -67,16 +67,18 @@ def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]
     return World(keys, devices, states, data), None, poisoned(deal, task, data, keys, spec.seed)
 
 
-def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
-    """The plan whose clients are devices."""
+def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan, Task]:
+    """The plan whose clients are devices, and the task as its algorithm trains it."""
     params = task.init(spec.seed)
     declared = spec.world["model_bytes"]
-    byte_scale = 1.0 if declared is None else declared / tree_nbytes(params)
-    facts = facts_for(spec, task, world, byte_scale)
+    facts = facts_for(spec, task, world, 1.0 if declared is None else declared / tree_nbytes(params))
     algorithm: Algorithm = build_part("algorithms", spec.algorithm, facts)
+    if algorithm.adapt is not None:
+        task = adapted(algorithm, task, spec.seed)
+        params = task.init(spec.seed)
     algorithm.init(params)  # it refuses a model that it cannot work with
     algorithm = with_overrides(algorithm, spec, world, facts, params)
-    return Plan(
+    plan = Plan(
         seed=spec.seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
         choose=build_part("selectors", spec.choose),
@@ -84,9 +86,15 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> Plan:
         stop=Stop(**spec.stop),
         params=params,
         clients=len(world.keys),
-        byte_scale=byte_scale,
+        byte_scale=1.0 if declared is None else declared / tree_nbytes(task.whole(params)),
         spec_digest=spec.digest,
     )
+    return plan, task
+
+
+def adapted(algorithm: Algorithm, task: Task, seed: int) -> Task:
+    """The task as this algorithm trains it: wherever a task is made, it passes through here before anything trains."""
+    return task if algorithm.adapt is None else algorithm.adapt(task, seed)
 
 
 def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Households) -> tuple[Plan, World]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 
+from fedfleet.app.assemble.pinning import check_pin
 from fedfleet.app.assemble.plan import assemble
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec import resolve, with_words
@@ -11,8 +12,10 @@ from fedfleet.core.parts import Algorithm, Executor
 
 
 def rebuild(text: str) -> Setup:
-    """Everything that a spec's text names, with inline training."""
-    return assemble(resolve(with_words(tomllib.loads(text), ["run.execute=inline", "run.device=cpu"])))
+    """Everything that a spec's text names, with inline training; refused if it was meant with other frozen weights."""
+    setup = assemble(resolve(with_words(tomllib.loads(text), ["run.execute=inline", "run.device=cpu"])))
+    check_pin(text, setup.task)
+    return setup
 
 
 def rebuild_kit(text: str) -> tuple[Algorithm, Executor]:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
 
+from fedfleet.app.assemble.plan import adapted
 from fedfleet.app.spec.reading import with_words
 from fedfleet.app.spec.tables import build_part, resolve_part
 from fedfleet.core.errors import BadInput
@@ -50,6 +51,7 @@ def bench_train(
     table = {"use": algorithm, "batch": batch, **with_words({}, settings)}
     fleet = FleetFacts(cache(partial(shape_at, built)), client_keys(cohort))
     method = build_part("algorithms", resolve_part("algorithms", table, "--algorithm"), {FleetFacts: fleet})
+    built = adapted(method, built, 0)
     benches = [Bench(built, **shape, threads=n, tf32=tf32, form=f, repeats=repeats) for f, n in asked]
     plain = algorithm == "fedavg" and not settings
     found = [compare(bench) if plain else compare_algorithm(bench, method) for bench in benches]

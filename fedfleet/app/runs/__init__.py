@@ -1,6 +1,14 @@
 """Running a spec in a folder, and what can be done with such a folder afterwards."""
 
-from fedfleet.app.runs.folder import Finished, finished, kept_caveats, kept_chance, opened, own_measures
+from fedfleet.app.runs.folder import (
+    Finished,
+    finished,
+    kept_caveats,
+    kept_chance,
+    opened,
+    own_measures,
+    stored_weights,
+)
 from fedfleet.app.runs.performing import perform
 
-__all__ = ["Finished", "finished", "kept_caveats", "kept_chance", "opened", "own_measures", "perform"]
+__all__ = ["Finished", "finished", "kept_caveats", "kept_chance", "opened", "own_measures", "perform", "stored_weights"]

@@ -32,7 +32,10 @@ _ADOPTED = ("execute", "ray_execute", "device", "threads", "tf32")
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """How a run computes. `form` and `form_threads` are those of a stacked executor; `seconds` says why they were chosen;
-    `noise` where that of a private run comes from, without any secret."""
+    `noise` where that of a private run comes from, without any secret.
+
+    `frozen` is the hash of the weights that nobody trains, which are in no checkpoint; "": there are none.
+    """
 
     execute: str
     ray_execute: str
@@ -45,6 +48,7 @@ class Conditions:
     versions: dict[str, str]
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     noise: dict[str, str] = field(default_factory=dict[str, str])
+    frozen: str = ""
 
     @property
     def kernel(self) -> str:
@@ -72,8 +76,8 @@ def conditions_here(setup: Setup) -> Conditions:
     else:
         inside = run["ray_execute"] if run["execute"] == "ray" else "inline"
         chosen = {"form": "merged" if inside == "stacked" else "inline", "form_threads": run["threads"]}
-    noise = source_here(setup.plan.algorithm)
-    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions(), noise=noise)
+    more = {"noise": source_here(setup.plan.algorithm), "frozen": setup.task.frozen_name}
+    return Conditions(**asked, **chosen, processor=processor(run["device"]), versions=_versions(), **more)
 
 
 def keep_conditions(folder: Path, conditions: Conditions) -> None:
@@ -89,7 +93,7 @@ def kept_conditions(folder: Path) -> Conditions:
         if body.pop("format") != _FORM:
             raise ValueError("it has another format")
         found = Conditions(**body)
-        if not all(isinstance(getattr(found, n), str) for n in ("execute", "device", "form", "processor")):
+        if not all(isinstance(getattr(found, n), str) for n in ("execute", "device", "form", "processor", "frozen")):
             raise ValueError("it holds what no run writes")
         return found
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as wrong:
@@ -136,6 +140,15 @@ def refuse_unlike(folder: Path, kept: Conditions) -> None:
         raise BadInput(
             f"{folder} was begun with {missing}: going on here could change its bits; "
             "resume it where that is, or begin again in another folder with --out"
+        )
+
+
+def refuse_other_weights(folder: Path, kept: Conditions, setup: Setup) -> None:
+    """Refuse to go on from, or to audit by, other frozen weights than the run began with."""
+    if kept.frozen != setup.task.frozen_name:
+        raise BadInput(
+            f"{folder} was begun with other frozen weights than task.backbone gives here (hash {kept.frozen[:16] or 'none'}); "
+            "bring that file of weights back, or begin again in another folder with --out"
         )
 
 

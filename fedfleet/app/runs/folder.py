@@ -14,10 +14,11 @@ from fedfleet.app.runs.privacy import with_privacy
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
+from fedfleet.core.trees import Tree
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.chain import Checked
-from fedfleet.runtime.files import save_tree, write_whole
+from fedfleet.runtime.files import load_tree, save_tree, write_whole
 from fedfleet.runtime.lock import LOCK
 from fedfleet.runtime.seals import Seal, changed, files_of, hashes, read_seal, write_seal
 from fedfleet.runtime.signing import sign
@@ -27,7 +28,7 @@ CONTRACT = (
     "digest", "rounds", "commits", "accuracy", "accuracy_clients", "accuracy_bottom10", "accuracy_std", "virtual_seconds",
     "wall_seconds", "bytes_up", "bytes_down", "utilisation", "failed_rounds", "warnings", "out",
 )  # fmt: skip
-
+FROZEN = "frozen.safetensors"  # beside model.safetensors, which holds what travelled
 
 _NO_NOISE: Mapping[str, str] = {}
 More = Callable[[dict[str, Any]], dict[str, Any]]
@@ -94,6 +95,12 @@ def _cannot_write(out: Path, wrong: OSError) -> BadInput:
     return BadInput(f"cannot create or write the folder {out}: {wrong}; choose another with --out")
 
 
+def stored_weights(out: Path) -> Tree:
+    """The last model of a run folder, whole: what was trained, and what was frozen if anything was."""
+    frozen = load_tree(out / FROZEN)[0] if (out / FROZEN).is_file() else {}
+    return {**frozen, **load_tree(out / "model.safetensors")[0]}
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """What the process that wrote a journal knows of it: what the disk must say too."""
@@ -126,6 +133,8 @@ def completed(
             "resume the run"
         )
     save_tree(out / "model.safetensors", params)
+    if setup.task.frozen:
+        save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
     found = measured(setup.spec, events, written.digest, chance_of(setup.task), caveats(setup))
     measures = more(with_privacy(found, setup.plan, noise, events))

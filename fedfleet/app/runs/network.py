@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble, executing, rebuild
+from fedfleet.app.assemble.pinning import pinned
 from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions
 from fedfleet.app.runs.folder import Finished, Written, completed, make_folder, refuse_taken, write_spec
 from fedfleet.app.runs.privacy import noising_of, require_secret, source_here
@@ -37,7 +38,7 @@ def serve_run(
     source_here(setup.plan.algorithm)
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     desk = TaskDesk(setup.plan.clients, setup.plan.byte_scale)
-    service = Service(desk, spec.toml(), spec.digest)
+    service = Service(desk, pinned(spec.toml(), setup.task), spec.digest)
     with listening(service, desk, address, largest_message(setup.plan)) as (place, server):
         # The port comes first: a server that cannot listen must not leave a folder behind.
         refuse_taken(folder, resume=False)

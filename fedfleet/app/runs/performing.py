@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fedfleet.app.runs.conditions import (
     conditions_here,
     keep_conditions,
     kept_conditions,
+    refuse_other_weights,
     refuse_unlike,
 )
 from fedfleet.app.runs.folder import (
@@ -127,7 +128,9 @@ def _resumed(
     for remark in remarks:
         say(remark)
     own = own or reopened(out, spec, trust)
-    return _ended(_assembled(spec, own), own, kept, out, listeners, key)
+    setup = _assembled(spec, own)
+    refuse_other_weights(out, kept, setup)
+    return _ended(setup, own, kept, out, listeners, key)
 
 
 def _ended(
@@ -136,6 +139,7 @@ def _ended(
     start = time.perf_counter()
     written, params = _simulate_in(setup, conditions, out, listeners)
     seconds = time.perf_counter() - start
+    own = None if own is None else replace(own, task=setup.task)  # as the algorithm trained it
     judge = partial(judged, own, params)
     return completed(setup, out, written, params, seconds, more=judge, key=key, noise=conditions.noise)
 

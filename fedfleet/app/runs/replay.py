@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, executing
-from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
-from fedfleet.app.runs.folder import measured, own_measures
+from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, refuse_other_weights, unlike
+from fedfleet.app.runs.folder import FROZEN, measured, own_measures, stored_weights
 from fedfleet.app.runs.own import Given, reopened
 from fedfleet.app.runs.privacy import secret_missing, with_privacy
 from fedfleet.app.runs.sealed import RunRecord, check_chain, check_files, check_model, open_record
@@ -37,6 +39,7 @@ def replay_run(
     spec, kept = load_spec(folder / "spec.toml"), kept_conditions(folder)
     own = reopened(folder, spec, trust, given, judging=False)
     setup = assemble(alone(spec, kept), own.task if own else None)
+    refuse_other_weights(folder, kept, setup)
     missing = unlike(kept)
     quick, lacking = (True, own.lacking) if own and own.lacking and not quick else (quick, "")
     found = _audited(run, setup, kept, quick=quick, missing=missing)
@@ -95,6 +98,9 @@ def _check_ending(run: RunRecord, setup: Setup, kept: Conditions, params: Tree |
     stored = check_model(run, events)
     if params is not None and stored != content_hash(params):
         raise RunFailed(f"{run.folder}/model.safetensors is not the model that training again leads to")
+    whole = stored_weights(run.folder)
+    if any(not np.array_equal(whole.get(name, ()), value) for name, value in setup.task.frozen.items()):
+        raise RunFailed(f"{run.folder}/{FROZEN} does not hold the frozen weights of the run; the file was changed")
     found = measured(setup.spec, events, run.held.digest, chance_of(setup.task), caveats(setup))
     _check_metrics(run.folder, with_privacy(found, setup.plan, kept.noise, events))
 

@@ -14,6 +14,7 @@ VERBS: dict[str, str] = {
     "serve": "fedfleet.app.verbs.serve:serve",
     "device": "fedfleet.app.verbs.device:device",
     "data": "fedfleet.app.verbs.data:data",
+    "pretrain": "fedfleet.app.verbs.pretrain:pretrain",
     "profile": "fedfleet.app.verbs.profile:profile",
     "bench": "fedfleet.app.verbs.bench:bench",
     "version": "fedfleet.app.verbs.version:version",

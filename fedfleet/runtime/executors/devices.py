@@ -13,3 +13,10 @@ def require_cuda() -> None:
         raise BadInput("training needs PyTorch, which is not installed; install fedfleet[train]") from None
     if not torch.cuda.is_available():
         raise BadInput('run.device = "cuda": there is no CUDA device here; use cpu')
+
+
+def has_cuda() -> bool:
+    """Is there a GPU to train on?"""
+    import torch
+
+    return torch.cuda.is_available()

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 START_SPREAD = 0.02  # of the learnt tables, as in ViT
+NORM_EPS = 1e-5  # PyTorch's; public weights of ViTs were trained with 1e-6
 
 
 class Positions(nn.Module):
@@ -33,6 +34,18 @@ class ClassToken(nn.Module):
         return torch.cat([self.token.expand(x.shape[0], 1, -1), x], dim=1)
 
 
+class DeepPrompt(nn.Module):
+    """Learnt tokens [length, width] after the class token: put there before the first layer, in place of the last ones later."""
+
+    def __init__(self, length: int, width: int, *, first: bool) -> None:
+        super().__init__()
+        self.behind = 1 if first else 1 + length
+        self.table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(length, width)))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x[:, :1], self.table.expand(x.shape[0], -1, -1), x[:, self.behind :]], dim=1)
+
+
 class Attention(nn.Module):
     """Self-attention of several heads."""
 
@@ -52,10 +65,10 @@ class Attention(nn.Module):
 class Layer(nn.Module):
     """Attention and a two-layer perceptron, each normalised before and added after."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, eps: float = NORM_EPS) -> None:
         super().__init__()
-        self.norm1, self.attention = nn.LayerNorm(width), Attention(width, heads)
-        self.norm2 = nn.LayerNorm(width)
+        self.norm1, self.attention = nn.LayerNorm(width, eps), Attention(width, heads)
+        self.norm2 = nn.LayerNorm(width, eps)
         self.wide, self.narrow = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -64,21 +77,39 @@ class Layer(nn.Module):
 
 
 class Vit(nn.Module):
-    """Patches become tokens, a class token reads them, and the head reads the class token."""
+    """Patches become tokens, a class token reads them, and the head reads the class token.
+
+    `prompts` is empty, or holds one `DeepPrompt` for each layer.
+    """
 
     def __init__(
-        self, shape: Sequence[int], classes: int, *, patch: int = 4, width: int = 192, depth: int = 6, heads: int = 3
-    ) -> None:
+        self, shape: Sequence[int], classes: int, *, patch: int = 4, width: int = 192, depth: int = 6, heads: int = 3,
+        eps: float = NORM_EPS, fit: nn.Module | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
+        self.fit = fit or nn.Identity()  # brings samples into this shape
         channels, height, across = shape
         self.patches = nn.Conv2d(channels, width, patch, stride=patch)
         self.token = ClassToken(width)
         self.positions = Positions((height // patch) * (across // patch) + 1, width)
-        self.layers = nn.Sequential(*(Layer(width, heads) for _ in range(depth)))
-        self.norm = nn.LayerNorm(width)
+        self.layers = nn.Sequential(*(Layer(width, heads, eps) for _ in range(depth)))
+        self.prompts = nn.ModuleList()
+        self.norm = nn.LayerNorm(width, eps)
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.patches(x).flatten(2).transpose(1, 2)
-        x = self.layers(self.positions(self.token(x)))
+        x = self.patches(self.fit(x)).flatten(2).transpose(1, 2)
+        x = self.positions(self.token(x))
+        for i, layer in enumerate(self.layers):
+            x = layer(self.prompts[i](x) if self.prompts else x)
         return self.head(self.norm(x[:, 0]))
+
+    def prompt(self, length: int) -> None:
+        """Give every layer prompts of so many tokens."""
+        width = self.head.in_features
+        self.prompts = nn.ModuleList(DeepPrompt(length, width, first=i == 0) for i in range(len(self.layers)))
+
+
+def vit_b16(side: int, classes: int, fit: nn.Module | None = None) -> Vit:
+    """ViT-B/16 (Dosovitskiy et al. 2021): patches of 16x16, twelve layers of width 768, twelve heads."""
+    return Vit((3, side, side), classes, patch=16, width=768, depth=12, heads=12, eps=1e-6, fit=fit)

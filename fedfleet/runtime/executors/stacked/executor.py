@@ -221,7 +221,7 @@ def _put_back(done: Trained, plan: Schedule) -> Trained:
         return done
     back = np.argsort(plan.order)
     at = torch.from_numpy(back).to(next(iter(done.end.values())).device)
-    move = lambda tree: {n: v[at] for n, v in tree.items()}  # noqa: E731
+    move = lambda tree: {n: v if v.stride(0) == 0 else v[at] for n, v in tree.items()}  # noqa: E731
     t = done.tallies
     return Trained(
         move(done.end), move(done.second), Tallies(t.loss[back], t.squared[back], t.seen[back], t.steps[back])

@@ -99,15 +99,25 @@ class Conv(nn.Module):
 
     def product(self, patches: torch.Tensor) -> torch.Tensor:
         """[n, k, places] -> [n, out, places]."""
-        out = torch.bmm(self.repeated(len(patches)), patches)
+        return self._biased(torch.bmm(self.repeated(len(patches)), patches))
+
+    def _biased(self, out: torch.Tensor) -> torch.Tensor:
         if self.bias is None:
             return out
-        c, n = self.stack.clients, len(patches)
-        return out + self.bias.unsqueeze(1).expand(c, n // c, -1).reshape(n, -1, 1)
+        c, n = self.stack.clients, len(out)
+        return out + self.bias.unsqueeze(1).expand(c, n // c, -1).reshape(n, -1, *(1,) * (out.dim() - 2))
+
+    def _shared(self, x: torch.Tensor) -> torch.Tensor:
+        """The convolution with weights that all clients share: one plain convolution of the merged batch."""
+        weight = self.weight[0].unflatten(1, (x.shape[1], *self.kernel))
+        out = F.conv2d(x, weight, None, self.stride, self.padding, self.dilation)
+        return self._biased(out.squeeze(2) if self.flat else out)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.flat:
             x = x.unsqueeze(2)
+        if self.weight.stride(0) == 0 and self.stack.clients > 1 and not self.stack.moves(self):
+            return self._shared(x)
         patches: torch.Tensor = _Patches.apply(x, self)
         stack = self.stack
         if stack.moves(self):
@@ -204,6 +214,8 @@ class Embedding(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         c, words, width = self.weight.shape
+        if self.weight.stride(0) == 0 and c > 1:  # frozen and the same for all
+            return F.embedding(x, self.weight[0])
         first = torch.arange(c, device=x.device).reshape(c, *(1,) * x.dim()) * words
         rows = x.reshape(c, -1, *x.shape[1:]) + first
         return F.embedding(rows.reshape(x.shape), self.weight.reshape(c * words, width))
@@ -249,13 +261,19 @@ class Lstm(nn.Module):
         bias = getattr(self, f"bias_ih_l{layer}") + getattr(self, f"bias_hh_l{layer}")
         c, b, t, _ = x.shape
         moved = x.transpose(1, 2).reshape(c, t * b, -1)
-        given = torch.baddbmm(bias.unsqueeze(1), moved, w_in.transpose(1, 2)).reshape(c, t, b, -1)
-        w = w_hid.transpose(1, 2)
+        given = _added(bias.unsqueeze(1), moved, w_in).reshape(c, t, b, -1)
         h = cell = x.new_zeros(c, b, self.hidden)
         outs = []
         for gates in given.unbind(1):
-            i, f, g, o = torch.baddbmm(gates, h, w).chunk(4, dim=2)
+            i, f, g, o = _added(gates, h, w_hid).chunk(4, dim=2)
             cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
             h = torch.sigmoid(o) * torch.tanh(cell)
             outs.append(h)
         return torch.stack(outs, dim=2), h, cell
+
+
+def _added(start: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """start + x W' for each client; weights that all share are multiplied once, not once per client."""
+    if weight.stride(0) == 0 and len(weight) > 1:
+        return start + x @ weight[0].T
+    return torch.baddbmm(start, x, weight.transpose(1, 2))

@@ -125,7 +125,8 @@ def make_bench(task: Task) -> LeanModule:
     fused: dict[str, FusedLinear] = {}
     again = used_again(module, torch.from_numpy(task.dataset.x[:2]))
     for path, leaf in list(module.named_modules()):
-        large = isinstance(leaf, nn.Linear) and leaf.bias is not None and leaf.weight.numel() >= _WORTH_FUSING
+        own = {*leaf._parameters} == {"weight", "bias"} and leaf.bias is not None  # neither is frozen inside the model
+        large = isinstance(leaf, nn.Linear) and own and leaf.weight.numel() >= _WORTH_FUSING
         if isinstance(leaf, nn.Linear) and large and path and path not in again:
             parent, _, last = path.rpartition(".")
             fused[path] = FusedLinear(leaf, rate)

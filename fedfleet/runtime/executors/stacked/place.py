@@ -46,7 +46,8 @@ class Place:
         if width == 1.0 or not self.twins:
             return self.twins
         if width not in self.narrow:
-            self.narrow[width] = make_twins(at_width(self.task, width), len(self.twins))
+            smaller = at_width(self.task, width)
+            self.narrow[width] = make_twins(smaller, smaller.build().to(self.device), len(self.twins))
         return self.narrow[width]
 
 
@@ -63,11 +64,13 @@ def open_place(
     target = torch.device(device)
     notes: list[str] = []
     twins: list[Twin] = []
+    judge: torch.nn.Module | None = None
     if form == "merged":
         try:
-            twins = make_twins(task, threads if target.type == "cpu" else 1)
+            model = task.build().to(target)  # first: whatever is frozen in it is there once, for the twins too
+            twins, judge = make_twins(task, model, threads if target.type == "cpu" else 1), model
         except CannotStack as wrong:
-            form, target = "loop", torch.device("cpu")
+            form, target, judge = "loop", torch.device("cpu"), None
             notes.append(
                 f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other, on the CPU"
             )
@@ -76,13 +79,12 @@ def open_place(
         graphs = False  # a recording knows one place of the data only
         notes.append(f"{task.name}: the data do not fit on {device} and are brought there stack by stack")
     wanted = Graphs() if graphs and target.type == "cuda" else None
-    judge = task.build().to(target).eval()
     return Place(
         task,
         target,
         x,
         y,
-        judge,
+        (judge or task.build().to(target)).eval(),
         twins,
         form,
         threads,
@@ -93,10 +95,10 @@ def open_place(
     )
 
 
-def make_twins(task: Task, count: int) -> list[Twin]:
-    """So many twins of the task's model."""
-    sample = torch.from_numpy(task.dataset.x[:2])
-    return [make_twin(task.build(), sample) for _ in range(count)]
+def make_twins(task: Task, model: torch.nn.Module, count: int) -> list[Twin]:
+    """So many twins of the task's model, where the model is."""
+    sample = torch.from_numpy(task.dataset.x[:2]).to(next(model.parameters()).device)
+    return [make_twin(model, sample) for _ in range(count)]
 
 
 def _brought(task: Task, target: torch.device, room: float | None) -> tuple[torch.Tensor, torch.Tensor, bool]:

@@ -188,7 +188,8 @@ class StageRun:
         if active == self.clients:
             return
         self._collect()
-        self.tails.append({n: v[active:].clone() for n, v in {**self.params, **self.state}.items()})
+        ending = {**self.params, **{n: v for n, v in self.state.items() if not _alike(v)}}
+        self.tails.append({n: v[active:].clone() for n, v in ending.items()})
         cut = lambda tree: {n: v[:active] for n, v in tree.items()}  # noqa: E731
         self.params, self.state = cut(self.params), cut(self.state)
         self.anchor, self.drifts = cut(self.anchor), [cut(tree) for tree in self.drifts]
@@ -288,7 +289,15 @@ class StageRun:
         parts = [{**self.params, **self.state}, *self.tails[::-1]]
         stack = self.twin.stack
         stack.move = stack.trigger = stack.weights = None
-        whole = {n: torch.cat([part[n] for part in parts]) for n in parts[0]} if self.tails else parts[0]
+        whole = parts[0]
+        if self.tails:  # what all share was left in one piece when some went
+            n = len(self.work.schedule.jobs)
+            whole = {
+                name: v[:1].expand(n, *v.shape[1:])
+                if name not in self.tails[0]
+                else torch.cat([p[name] for p in parts])
+                for name, v in whole.items()
+            }
         own, other = split(whole)
         return {n: own[n] for n in self.work.begin}, {n: other[n] for n in self.work.second}
 
@@ -301,6 +310,11 @@ class StageRun:
             **{n: v.detach() for n, v in own.items()},
             **{f"{SECOND}/{n}": v.detach() for n, v in other.items()},
         }
+
+
+def _alike(stack: torch.Tensor) -> bool:
+    """Is this one tensor that every client of the stack sees?"""
+    return stack.stride(0) == 0 and len(stack) > 1
 
 
 def _mean(clients: int, weights: torch.Tensor | None) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -13,6 +13,7 @@ from torch import nn
 from fedfleet.runtime.executors.stacked import leaves
 from fedfleet.runtime.executors.stacked.linear import Linear, Stack
 from fedfleet.tasks.dropout import AddressedDropout
+from fedfleet.tasks.frozen import held_names
 
 Tensors = dict[str, torch.Tensor]
 
@@ -33,6 +34,9 @@ class Twin:
     fusable: frozenset[str]  # names that a fused step can train
     shareable: frozenset[str]  # of these, the weights that clients can share until the end of a pass
     shapes: dict[str, torch.Size]
+    held: list[
+        tuple[nn.Module, str, torch.Tensor]
+    ]  # frozen inside the model: leaf, attribute, the one tensor of all clients
 
     def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:
         """Point the leaves at these stacks; nothing is copied but what must change its shape."""
@@ -42,6 +46,8 @@ class Twin:
             setattr(leaf, attribute, self.laid(name, value))
             if isinstance(leaf, Linear):
                 leaf.past = None
+        for leaf, attribute, value in self.held:
+            setattr(leaf, attribute, value.expand(clients, *value.shape[1:]))  # seen by each, copied for none
 
     def laid(self, name: str, value: torch.Tensor) -> torch.Tensor:
         """A leaf's stack in the shape in which its leaf keeps it."""
@@ -83,11 +89,13 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
     stack = Stack()
     again = used_again(module, sample) if sample is not None else frozenset()
     shapes = {n: v.shape for n, v in module.state_dict().items()}
-    twin = copy.deepcopy(module)
+    frozen = [v for leaf in module.modules() for n in held_names(leaf) if (v := leaf._buffers[n]) is not None]
+    twin = copy.deepcopy(module, {id(v): v for v in frozen})
     places: dict[str, tuple[nn.Module, str]] = {}
     flat: set[str] = set()
     fusable: set[str] = set()
     shareable: set[str] = set()
+    held: list[tuple[nn.Module, str, torch.Tensor]] = []
     for path, leaf in list(twin.named_modules()):
         own = [n for n, _ in leaf.named_parameters(recurse=False)] + [
             n for n, _ in leaf.named_buffers(recurse=False) if f"{path}.{n}".lstrip(".") in shapes
@@ -95,6 +103,8 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
         if not own:
             continue
         stacked = _stacked_leaf(stack, leaf, path)
+        inside = held_names(leaf) if not isinstance(stacked, leaves.Table) else []  # a table's leaf has them itself
+        held += [(stacked, n, _one_row(stacked, n, leaf._buffers[n])) for n in inside]
         if path == "":
             twin = stacked
         else:
@@ -106,14 +116,22 @@ def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
             if isinstance(stacked, leaves.Conv) and attribute == "weight":
                 flat.add(name)
             if isinstance(stacked, Linear | leaves.Conv):
-                stacked.alone = path not in again
+                stacked.alone = path not in again and not inside
                 stacked.names[attribute] = name
                 if stacked.alone:
                     fusable.add(name)
             if isinstance(stacked, Linear) and attribute == "weight" and stacked.alone:
                 shareable.add(name)
     dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
-    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes)
+    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held)
+
+
+def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Tensor:
+    """A frozen tensor as a stack of one, in the shape in which its leaf keeps it."""
+    assert value is not None
+    return (
+        value.reshape(1, len(value), -1) if isinstance(leaf, leaves.Conv) and name == "weight" else value.unsqueeze(0)
+    )
 
 
 def used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
