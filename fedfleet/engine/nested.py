@@ -14,7 +14,7 @@ from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import TRAINING_PASSES, scaled
 from fedfleet.core.edges import SYNCS, Abilities, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import Algorithm, Job, Pass
+from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings, Slots
 
@@ -27,8 +27,6 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
 
     An edge's price is known when its turn is planned, and then its devices train at once: simulations run eagerly.
     """
-    half = algorithm.local(0, NO_SETTINGS)
-    remembers = isinstance(half, LocalPass) and half.remembers()
     if not algorithm.fold.streams:
         raise BadInput(
             f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, and edges forward sums; use the "
@@ -39,17 +37,21 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
             f"edge.use = {rule.name!r}: an edge weighs as many devices as it has, so that no noise could cover it; leave "
             "algorithm.private out, or remove [edge]"
         )
+    found = (
+        algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys))
+    )  # overrides may change some of them
+    halves = [half for half in found if isinstance(half, LocalPass)]
     if algorithm.accept is not None:
         raise BadInput(
             f"edge.use = {rule.name!r}: {algorithm.name!r} decodes what devices send, which edges cannot do yet; "
             "use another algorithm"
         )
-    if remembers or algorithm.personal is not None:
+    if any(half.remembers() for half in halves) or algorithm.personal is not None:
         raise BadInput(
             f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
             "use another algorithm"
         )
-    if any(_coded(algorithm.local(device, NO_SETTINGS)) for device in range(len(fleet.keys))):
+    if any(half.up is not None or half.down is not None for half in halves):
         raise BadInput(
             f"edge.use = {rule.name!r}: up and down make small what a device and the server exchange, and edges forward exact sums "
             "that no codec takes; leave up and down out of [algorithm], or remove [edge]"
@@ -70,10 +72,6 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
         return inside
 
     return replace(algorithm, name=rule.name, local=local, cost=cost, priced_by_value=True)
-
-
-def _coded(half: Pass) -> bool:
-    return isinstance(half, LocalPass) and (half.up is not None or half.down is not None)
 
 
 def visits_of(jobs: Sequence[Job]) -> list[Visit]:

@@ -102,13 +102,16 @@ class Serving:
 
 def check_servable(plan: Plan, devices: int) -> None:
     """Refuse what this skeleton cannot do yet, with one sentence each."""
-    half = plan.algorithm.local(0, NO_SETTINGS)
-    if (isinstance(half, LocalPass) and half.remembers()) or plan.algorithm.personal is not None:
+    found = (
+        plan.algorithm.local(client, NO_SETTINGS) for client in range(plan.clients)
+    )  # overrides may change some of them
+    halves = [half for half in found if isinstance(half, LocalPass)]
+    if any(half.remembers() for half in halves) or plan.algorithm.personal is not None:
         raise BadInput(
             f"algorithm {plan.algorithm.name!r} lets clients remember, and memory does not travel over the wire yet; "
             "simulate it with fedfleet run, or serve an algorithm without memory, such as fedavg"
         )
-    if isinstance(half, LocalPass) and half.up is not None and plan.algorithm.accept is not None:
+    if plan.algorithm.accept is not None and any(half.up is not None for half in halves):
         raise BadInput(
             f"algorithm {plan.algorithm.name!r} decodes what clients send by itself, and no codec can stand before that on the "
             "wire yet; leave up out of [algorithm], or simulate it with fedfleet run"

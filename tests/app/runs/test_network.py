@@ -104,5 +104,7 @@ def test_a_served_run_sends_the_bytes_of_its_codecs_and_learns_what_a_simulation
 
 def test_what_codecs_remember_does_not_travel_yet(tmp_path):
     spec = written(tmp_path, ROUNDS + CODED + "feedback = true\n")
-    with pytest.raises(BadInput, match="lets clients remember, and memory does not travel over the wire yet"):
-        serve_run(spec, [], tmp_path / "out", free_address(), 2)
+    one = written(tmp_path, ROUNDS + CODED + "[[override]]\nclients = [1]\nalgorithm.feedback = true\n", "one.toml")
+    for path in (spec, one):
+        with pytest.raises(BadInput, match="lets clients remember, and memory does not travel over the wire yet"):
+            serve_run(path, [], tmp_path / "out", free_address(), 2)
