@@ -55,8 +55,9 @@ def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFac
     Karimireddy et al. 2020, option II: after K steps of rate r, c_k <- c_k - c + (w_start - w_end) / (K r). The server adds
     server_lr times the mean update to the model, and the sum of all changes of c_k, over the number of clients in the fleet,
     to c, so that c stays the mean of all c_k. Both links carry twice the model. Reports count alike, as in the paper; with
-    weigh = "samples" those of the model do not, and c does not change. It needs plain SGD: after steps with momentum or Adam
-    the way walked says nothing about the mean gradient.
+    weigh = "samples" those of the model do not, and c does not change. The default `lr` is half of FedAvg's: with few clients a
+    round the corrections are old, and large steps along them do not settle. It needs plain SGD: after steps with momentum or
+    Adam the way walked says nothing about the mean gradient.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> one = controlled(fedavg(), facts=RunFacts(clients=10, seed=0, rounds=5))
@@ -76,7 +77,9 @@ def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFac
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         model, change = set_apart(aggregate, _BESIDE)
         moved = scaled.apply(server, model)
-        share = aggregate.weight / facts.clients  # reports carry their change over their weight, so that this is the sum
+        share = (
+            aggregate.weight / facts.clients
+        )  # reports carry their change over their weight, so that this is the sum
         control = {_BESIDE + n: server.extra[_BESIDE + n] + share * v for n, v in change.items()}
         return replace(moved, extra={**moved.extra, **control})
 
@@ -85,7 +88,11 @@ def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFac
         with_term(algorithm, _TOWARDS_ALL), "it can have no control variates", lambda p: _remembering(p, algorithm.name)
     )
     found = replace(
-        with_extra(corrected, _controls), name="scaffold", init=init, fold=replace(algorithm.fold, like=like), apply=apply
+        with_extra(corrected, _controls),
+        name="scaffold",
+        init=init,
+        fold=replace(algorithm.fold, like=like),
+        apply=apply,
     )
     found.local(0, NO_SETTINGS)  # so that what cannot be corrected is refused before anything runs
     return found
@@ -160,7 +167,9 @@ def dynamic(
     def fleet_mean(server: ServerState, mean: Tree, count: int) -> tuple[Tree, Tree]:
         moved = weights_of(mean)
         drift = {n: server.extra.get(f"drift/{n}", 0.0) + (count / facts.clients) * d for n, d in moved.items()}
-        return {f"drift/{n}": v for n, v in drift.items()}, {n: d + drift[n] if n in drift else d for n, d in mean.items()}
+        return {f"drift/{n}": v for n, v in drift.items()}, {
+            n: d + drift[n] if n in drift else d for n, d in mean.items()
+        }
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
         rule = with_rule(algorithm, lambda state, mean: fleet_mean(state, mean, aggregate.count))

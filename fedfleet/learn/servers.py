@@ -18,9 +18,7 @@ from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Array, Tree
 
 
-def with_momentum(
-    algorithm: Algorithm, *, server_momentum: Fraction = 0.9, server_lr: Positive = 0.3
-) -> Algorithm:
+def with_momentum(algorithm: Algorithm, *, server_momentum: Fraction = 0.9, server_lr: Positive = 0.3) -> Algorithm:
     """FedAvgM: the server goes on in the direction of earlier rounds, v <- server_momentum v + mean; w <- w + server_lr v.
 
     Hsu et al. 2019. With `server_momentum = 0` and `server_lr = 1` it is FedAvg. In the long run a mean counts for server_lr /

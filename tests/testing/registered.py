@@ -1,7 +1,8 @@
 """Registered parts with what they cannot do without."""
 
 from fedfleet.app.assemble import score_states
-from fedfleet.core.registry import builder
+from fedfleet.core.labels import RunFacts
+from fedfleet.core.registry import builder, parameters
 
 # What a builder cannot do without, by name.
 NEEDED = {
@@ -12,5 +13,10 @@ NEEDED = {
 
 
 def built(kind: str, name: str):
-    """The part of this name, with its defaults."""
-    return builder(kind, name)(**NEEDED.get(name, dict)())
+    """The part of this name, with its defaults; who asks about the run is told of a small one."""
+    return builder(kind, name)(**NEEDED.get(name, dict)(), **facts_for(builder(kind, name)))
+
+
+def facts_for(build):
+    """What this builder wants to know about the run, by parameter."""
+    return {n: RunFacts(clients=8, seed=3, rounds=5) for n, (hint, _) in parameters(build).items() if hint is RunFacts}
