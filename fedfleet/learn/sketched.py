@@ -17,7 +17,7 @@ from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import After, Passed
 from fedfleet.core.records import ServerState
 from fedfleet.core.rng import hash_keys
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Array, Tree
 from fedfleet.learn.compose import with_pass
 
 _SKETCH, _MOMENTUM, _ERROR = "sketch", "sketch/momentum", "sketch/error"
@@ -96,12 +96,12 @@ def _floating(tree: Tree) -> Tree:
     return {n: tree[n] for n in sorted(tree) if np.issubdtype(tree[n].dtype, np.floating)}
 
 
-def _unflat(flat: NDArray[np.float32], shape: Tree) -> Tree:
+def _unflat(flat: Array, shape: Tree) -> Tree:
     parts = np.split(flat, np.cumsum([v.size for v in shape.values()])[:-1])
     return {n: part.reshape(v.shape) for (n, v), part in zip(shape.items(), parts, strict=True)}
 
 
-def largest(values: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+def largest(values: Array, k: int) -> Array:
     """The k values of largest size, zero elsewhere; of equals the first ones.
 
     >>> largest(np.array([1.0, -3.0, 1.0, 2.0]), 3).tolist()
@@ -147,7 +147,7 @@ class Table:
 
         return torch.stack(laid, 1)
 
-    def unsketch(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+    def unsketch(self, table: Array) -> Array:
         """The estimate of every coordinate: the median of what its cells say."""
         said = [row[cells] * signs for row, cells, signs in zip(table, self.cells, self.own_signs, strict=True)]
         return said[0] if len(said) == 1 else np.median(np.stack(said), axis=0).astype(np.float32)

@@ -1,6 +1,7 @@
 """Clients whose losses are parabolas, a/2 (w - b)^2: what a method converges to can be worked out by hand."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 from torch import nn
@@ -25,7 +26,7 @@ def settled(algorithm, parabolas, *, rounds, cohort=None, seed=3):
     x = np.concatenate([np.full((n, 1), root, np.float32) for root, _, n in parabolas])
     y = np.concatenate([np.full(n, root * b, np.int64) for root, b, n in parabolas])
     firsts = np.cumsum([0, *sizes])
-    shards = [np.arange(a, b) for a, b in zip(firsts, firsts[1:], strict=False)]
+    shards = [np.arange(a, b) for a, b in pairwise(firsts)]
 
     def build():
         return nn.Linear(1, 1, bias=False)

@@ -67,7 +67,7 @@ def test_everyone_walks_its_own_way():
 
 
 def test_adam_is_refused():
-    with pytest.raises(BadInput, match='fednova needs one pass of SGD.*set optimiser = "sgd"'):
+    with pytest.raises(BadInput, match=r'fednova needs one pass of SGD.*set optimiser = "sgd"'):
         fednova(optimiser="adam")
 
 
