@@ -1,7 +1,7 @@
 """One round of local training by method, against our own inline executor and against FedAvg's round: what does stacking give
-FedProx, momentum, Adam, a method with client memory, one with a hook, and a hundred different learning rates?
+momentum, Adam, a method with client memory, one with a hook, a hundred different learning rates, and every registered method?
 
-    python -m benchmarks.methods                                             # CPU: digits_mlp, 50 clients, against inline
+    python -m benchmarks.methods [--only NAME ..]                            # CPU: digits_mlp, 50 clients, against inline
     python -m benchmarks.methods --device cuda --task femnist_cnn --cohort 100 --steps 12 --batch 16 [--tf32] [--jax]
 
 On a GPU a round ends with the exact sums; --jax times the same FedAvg work as one compiled jit(vmap(scan)) in JAX.
@@ -15,11 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from fedfleet.app.machine.bench import synthetic_task
+from fedfleet.core.labels import RunFacts
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import Drift, LocalPass, Passed, Slot, zeros_like
+from fedfleet.core.passes import NO_SETTINGS, Drift, LocalPass, Passed, Slot, zeros_like
+from fedfleet.core.registry import builder, names, parameters
 from fedfleet.learn.compose import with_pass
 from fedfleet.learn.terms import with_term
-from fedfleet.learn.zoo import fedavg, fedprox
+from fedfleet.learn.zoo import fedavg
 from fedfleet.runtime.executors.bench import Bench, algorithm_jobs, compare_algorithm, fold_work, timed
 from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.executors.stacked.forms import candidates
@@ -60,13 +62,28 @@ def many_rates(algorithm: Algorithm) -> Algorithm:
     return replace(algorithm, local=local, name="own rates")
 
 
-def methods(batch: int) -> dict[str, Algorithm]:
+def registered(batch: int, clients: int) -> dict[str, Algorithm]:
+    """Every registered method that can be built from its defaults and whose clients train in stacks; FedAvg first."""
+    found: dict[str, Algorithm] = {}
+    for name in sorted(names("algorithms"), key=lambda n: (n != "fedavg", n)):
+        build = builder("algorithms", name)
+        facts = {n: RunFacts(clients, 0, 100) for n, (hint, _) in parameters(build).items() if hint is RunFacts}
+        open_ones = [n for n, (_, p) in parameters(build).items() if p.default is p.empty and n not in facts]
+        if open_ones:
+            print(f"{name:<12} needs {', '.join(open_ones)}, and is left out")
+            continue
+        made = build(lr=0.01, batch=batch, **facts)
+        if not made.pooled and isinstance(made.local(0, NO_SETTINGS), LocalPass):
+            found[name] = made
+    return found
+
+
+def methods(batch: int, clients: int) -> dict[str, Algorithm]:
     """The methods by name."""
     plain: dict[str, Any] = {"lr": 0.01, "batch": batch}
     base = fedavg(**plain)
     return {
-        "fedavg": base,
-        "fedprox": fedprox(mu=0.1, **plain),
+        **registered(batch, clients),
         "momentum": fedavg(momentum=0.9, **plain),
         "adam": fedavg(lr=0.001, batch=batch, optimiser="adam"),
         "memory": controlled(base),
@@ -135,20 +152,24 @@ def main() -> None:
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--jax", action="store_true")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", nargs="+", default=())
     asked = parser.parse_args()
     task = synthetic_task(asked.task, max(200, min(asked.cohort * asked.steps * asked.batch, 20_000)))
     bench = Bench(task, asked.cohort, asked.steps, asked.batch, asked.device, 1, asked.tf32, "merged", asked.repeats)
     what = f"{asked.task}, {asked.cohort} clients x {asked.steps} steps x {asked.batch}, {asked.device}"
     print(f"{what}{', tf32' if asked.tf32 else ''}")
+    chosen = {n: a for n, a in methods(asked.batch, asked.cohort).items() if not asked.only or n in asked.only}
     if asked.device == "cpu":
-        _on_cpu(bench)
+        _on_cpu(bench, chosen)
         return
     import torch
 
     base, execute = 0.0, stacked(task, device=asked.device, tf32=asked.tf32)
-    for name, algorithm in methods(asked.batch).items():
-        work = fold_work(execute, algorithm, task, algorithm_jobs(bench, algorithm))
-        assert work is not None
+    for name, algorithm in chosen.items():
+        jobs = algorithm_jobs(bench, algorithm)
+        # What is priced by its values is trained before it is known who arrives, and folded from reports.
+        in_place = None if algorithm.priced_by_value else fold_work(execute, algorithm, task, jobs)
+        work = in_place or (lambda jobs=jobs: list(execute.train(jobs)))
         start = time.perf_counter()
         for _ in range(3):  # recording, and memory that is there
             work()
@@ -167,8 +188,8 @@ def main() -> None:
         )
 
 
-def _on_cpu(bench: Bench) -> None:
-    for name, algorithm in methods(bench.batch).items():
+def _on_cpu(bench: Bench, chosen: dict[str, Algorithm]) -> None:
+    for name, algorithm in chosen.items():
         found = [compare_algorithm(replace(bench, form=f, threads=n), algorithm) for f, n in candidates("cpu", 2)]
         best = min(found, key=lambda c: c.stacked_seconds)
         naive = min(c.naive_seconds for c in found)

@@ -43,9 +43,9 @@ def with_momentum(algorithm: Algorithm, *, server_momentum: Fraction = 0.9, serv
 def with_adagrad(
     algorithm: Algorithm, *, server_lr: Positive = 0.03, beta1: Fraction = 0.0, tau: Positive = 1e-3
 ) -> Algorithm:
-    """FedAdagrad: the server scales each coordinate by all that it has seen, v <- v + d^2; w <- w + server_lr m / (sqrt(v) + tau).
+    """FedAdagrad: the server scales each coordinate by all that it has seen, w <- w + server_lr m / (sqrt(v) + tau).
 
-    Reddi et al. 2021. d is the mean update, m <- beta1 m + (1 - beta1) d, and v begins with tau^2. `tau` is how small an update
+    Reddi et al. 2021. d is the mean update, m <- beta1 m + (1 - beta1) d; v <- v + d^2, from tau^2 on. `tau` is how small an update
     may be before it is no longer enlarged.
 
     >>> from fedfleet.learn.averaging import fedavg

@@ -17,7 +17,7 @@ from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import After, Passed
 from fedfleet.core.records import ServerState
 from fedfleet.core.rng import hash_keys
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Array, Tree
 from fedfleet.learn.compose import with_pass
 
 _SKETCH, _MOMENTUM, _ERROR = "sketch", "sketch/momentum", "sketch/error"
@@ -30,17 +30,18 @@ def sketched(
     columns: Count | None = None,
     k: Count | None = None,
     server_momentum: Fraction = 0.9,
-    server_lr: Positive = 0.3,
-    semantics: Literal["paper", "released"] = "paper",
+    server_lr: Positive = 1.0,
+    semantics: Literal["paper", "released"] = "released",
     facts: RunFacts,
 ) -> Algorithm:
     """FetchSGD: clients send a count sketch of their update; momentum and what was left out live at the server, as sketches.
 
     Rothchild et al. 2020, on the updates of local passes: u <- server_momentum u + mean; e <- e + server_lr u; the `k` largest
-    coordinates found in e are added to the model, and their sketch is taken out of e. `rows` x `columns` numbers go up. Left
-    out, `columns` is a tenth and `k` a twentieth of the model (the paper: 5 rows of a thirteenth, 1/130). With one row of as many
-    columns as there are weights, k of all of them, no momentum and a rate of 1 it is FedAvg. `semantics = "released"` clears the cells
-    of e and u that the chosen coordinates fall into, as the published code does.
+    coordinates found in e are added to the model, and the cells of e and u that they fall into are cleared, as the published
+    code does. `semantics = "paper"` takes their sketch out of e instead and leaves u, as Algorithm 1 prints it; where k is not far
+    below `columns`, two chosen coordinates of one cell then overshoot, and training diverges. `rows` x `columns` numbers go up.
+    Left out, `columns` and `k` are a tenth of the model (the paper: 5 rows of a thirteenth, k 1/130). With as many columns as there
+    are weights, k of all of them, no momentum and a rate of 1 it is FedAvg. The model goes down whole.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> one = sketched(fedavg(), rows=2, columns=5, k=3, facts=RunFacts(clients=10, seed=0, rounds=2))
@@ -62,7 +63,7 @@ def sketched(
         found = table(shape)
         momentum = server_momentum * server.extra.get(_MOMENTUM, 0.0) + aggregate.mean[_SKETCH]
         error = server.extra.get(_ERROR, 0.0) + server_lr * momentum
-        chosen = largest(found.unsketch(error), k or math.ceil(found.size / 20))
+        chosen = largest(found.unsketch(error), k or math.ceil(found.size / 10))
         taken = found.sketch(chosen[None])[0]
         if semantics == "paper":
             error = error - taken
@@ -95,12 +96,12 @@ def _floating(tree: Tree) -> Tree:
     return {n: tree[n] for n in sorted(tree) if np.issubdtype(tree[n].dtype, np.floating)}
 
 
-def _unflat(flat: NDArray[np.float32], shape: Tree) -> Tree:
+def _unflat(flat: Array, shape: Tree) -> Tree:
     parts = np.split(flat, np.cumsum([v.size for v in shape.values()])[:-1])
     return {n: part.reshape(v.shape) for (n, v), part in zip(shape.items(), parts, strict=True)}
 
 
-def largest(values: NDArray[np.float32], k: int) -> NDArray[np.float32]:
+def largest(values: Array, k: int) -> Array:
     """The k values of largest size, zero elsewhere; of equals the first ones.
 
     >>> largest(np.array([1.0, -3.0, 1.0, 2.0]), 3).tolist()
@@ -146,7 +147,7 @@ class Table:
 
         return torch.stack(laid, 1)
 
-    def unsketch(self, table: NDArray[np.float32]) -> NDArray[np.float32]:
+    def unsketch(self, table: Array) -> Array:
         """The estimate of every coordinate: the median of what its cells say."""
         said = [row[cells] * signs for row, cells, signs in zip(table, self.cells, self.own_signs, strict=True)]
         return said[0] if len(said) == 1 else np.median(np.stack(said), axis=0).astype(np.float32)

@@ -26,7 +26,7 @@ from fedfleet.learn.widths import heterofl_widths, ordered_dropout
 fedprox = method(proximal, fedavg)
 centralized = method(pooled, fedavg)
 local_only = method(kept_home, fedavg)
-scaffold = method(controlled, fedavg, weigh="one")
+scaffold = method(controlled, fedavg, weigh="one", lr=0.05)
 feddyn = method(dynamic, fedavg, weigh="one")
 fednova = method(normalised, fedprox, mu=0.0)
 fedavgm = method(with_momentum, fedavg)

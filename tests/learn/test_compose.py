@@ -1,13 +1,19 @@
 """Methods as compositions: each parameter is declared once, where it is used."""
 
 import inspect
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from fedfleet.core.folding import Aggregate, Mean
+from fedfleet.core.labels import RunFacts
+from fedfleet.core.parts import Offer
 from fedfleet.core.passes import LocalPass
+from fedfleet.core.records import ServerState
 from fedfleet.core.registry import parameters
 from fedfleet.learn.averaging import fedavg
-from fedfleet.learn.compose import method, with_pass
+from fedfleet.learn.compose import method, set_apart, with_extra, with_pass
 from fedfleet.learn.terms import proximal
 from fedfleet.learn.zoo import fedprox
 
@@ -74,3 +80,54 @@ def test_a_change_is_made_once_for_the_pass_that_clients_share():
     found = with_pass(fedavg(), "", lambda inner: seen.append(inner) or inner)
     assert found.local(0, {}) is found.local(1, {})
     assert len(seen) == 1
+
+
+def test_a_method_may_have_other_defaults_than_its_inner_one():
+    gentle = method(proximal, fedavg, lr=0.01, weigh="one")
+    assert parameters(gentle)["lr"][1].default == 0.01
+    assert (gentle().local(0, {}).rate, gentle().local(0, {}).weigh) == (0.01, "one")
+    assert gentle(lr=0.5).local(0, {}).rate == 0.5
+    with pytest.raises(TypeError, match="fedavg has no parameter 'rate'"):
+        method(proximal, fedavg, rate=1.0)
+
+
+def test_both_parts_may_ask_about_the_run():
+    def counting(algorithm, *, facts: RunFacts):
+        """Counts."""
+        return algorithm, facts
+
+    def asking(*, lr: float = 0.1, facts: RunFacts):
+        """Asks."""
+        return lr, facts
+
+    facts = RunFacts(3, 4, 5)
+    assert method(counting, asking)(lr=0.2, facts=facts) == ((0.2, facts), facts)
+
+
+def test_more_is_offered_beside_the_model_once_for_all():
+    calls = []
+
+    def extra(server):
+        calls.append(server)
+        return {"c": server.params["w"] + 1}
+
+    both = with_extra(with_extra(fedavg(), lambda server: {"a": np.zeros(1)}), extra)
+    server, later = ServerState({"w": np.zeros(2)}), ServerState({"w": np.ones(2)})
+    first = both.offer(server, 0, {})
+    assert first is both.offer(server, 1, {}) and len(calls) == 1
+    assert set(first.extra) == {"a", "c"} and first.params is server.params
+    assert both.offer(later, 0, {}).extra["c"].tolist() == [2.0, 2.0]
+
+
+def test_clients_with_offers_of_their_own_keep_them():
+    own = replace(fedavg(), offer=lambda server, client, settings: Offer({"w": np.full(1, client)}))
+    both = with_extra(own, lambda server: {"a": np.zeros(1)})
+    server = ServerState({"w": np.zeros(1)})
+    assert [both.offer(server, c, {}).params["w"].tolist() for c in (0, 1, 0)] == [[0], [1], [0]]
+
+
+def test_what_a_feature_sent_beside_the_model_is_set_apart_in_every_sum():
+    tree = {"w": np.zeros(1), "c/w": np.ones(1)}
+    rest, mine = set_apart(Aggregate(tree, 2.0, 2, {"": Mean(tree, 2.0, 2)}), "c/")
+    assert (set(rest.mean), set(rest.sums[""].tree), set(mine)) == ({"w"}, {"w"}, {"w"})
+    assert (mine["w"].tolist(), rest.weight, rest.count) == ([1.0], 2.0, 2)

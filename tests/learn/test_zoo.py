@@ -2,11 +2,24 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
-from fedfleet.core.parts import Algorithm
+from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.registry import builder, names
 from fedfleet.learn import zoo
+from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.executors.stacked.executor import stacked
+from tests.testing.models import TASKS
+from tests.testing.registered import facts_for
+
+SMALL = {n: TASKS[n]() for n in ("dense", "batch norm")}
+
+
+def made(name, **options):
+    """The method of this name, told about a small run."""
+    build = getattr(zoo, name)
+    return build(**options, **facts_for(build))
 
 
 def test_the_zoo_and_the_registry_name_the_same_methods():
@@ -16,7 +29,7 @@ def test_the_zoo_and_the_registry_name_the_same_methods():
 
 @pytest.mark.parametrize("name", zoo.__all__)
 def test_a_method_builds_with_its_defaults_and_carries_its_name(name):
-    built = getattr(zoo, name)()
+    built = made(name)
     assert isinstance(built, Algorithm)
     assert built.name == name
     assert inspect.getdoc(getattr(zoo, name))
@@ -24,17 +37,52 @@ def test_a_method_builds_with_its_defaults_and_carries_its_name(name):
 
 @pytest.mark.parametrize("name", zoo.__all__)
 def test_a_methods_learning_rate_and_batches_reach_its_pass(name):
-    local = getattr(zoo, name)(lr=0.25, batch=3, steps=4, weigh="one").local(0, {})
+    local = made(name, lr=0.25, batch=3, steps=4, weigh="one").local(0, {})
     *before, last = local.stages()  # what comes before the method's own steps has epochs of its own
     assert (last.rate, last.batches.size, last.batches.steps, local.weigh) == (0.25, 3, 4, "one")
     assert all((stage.rate, stage.batches.size) == (0.25, 3) for stage in before)
 
 
 def test_what_tells_the_methods_apart():
-    found = {name: getattr(zoo, name)() for name in zoo.__all__}
+    found = {name: made(name) for name in zoo.__all__}
     assert {n for n, a in found.items() if a.pooled} == {"centralized"}
     at_home = {"local_only", "fedper", "fedrep", "fedbn"}
     assert {n for n, a in found.items() if a.personal is not None} == {*at_home, "ditto"}
     assert {n for n, a in found.items() if a.local(0, {}).keep is not None} == {*at_home, "fedbabu"}
     assert {n for n, a in found.items() if a.tune is not None} == {"ft", "fedbabu"}
-    assert {n for n, a in found.items() if a.local(0, {}).terms} == {"fedprox"}
+    assert {n for n, a in found.items() if a.local(0, {}).terms} == {"fedprox", "fednova", "scaffold", "feddyn"}
+    remembering = {*at_home, "ditto", "scaffold", "feddyn", "fedkd"}
+    assert {n for n, a in found.items() if a.local(0, {}).remembers()} >= remembering
+    assert {n for n, a in found.items() if a.priced_by_value} == {"fedkd"}
+
+
+def jobs_of(algorithm, task, memory=None):
+    """A ragged cohort's work from the first model, or from what each client remembers."""
+    server = algorithm.init(task.init(0))
+    rows = np.split(np.arange(48), [11, 16, 34])
+    remembered = memory or [{}] * 4
+    return [
+        Job(i, i, 70 + i, 7, algorithm.offer(server, i, {}), algorithm.local(i, {}), own, memory=remembered[i])
+        for i, own in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize("form", ["merged", "loop"])
+@pytest.mark.parametrize("task", SMALL)
+@pytest.mark.parametrize("name", zoo.__all__)
+def test_stacked_and_inline_report_the_same_within_the_promise(name, task, form):
+    """Twice, the second time from what clients remember; updates, memory and bytes."""
+    task, algorithm = SMALL[task], made(name, batch=8, lr=0.05)
+    memory = None
+    for _ in range(2):
+        jobs = jobs_of(algorithm, task, memory)
+        literal = list(inline(task).train(jobs))
+        together = list(stacked(task, form=form).train(jobs))
+        for a, b in zip(literal, together, strict=True):
+            assert (a.task, a.weight, a.bytes_up) == (b.task, b.weight, b.bytes_up)
+            trees = [(a.update, b.update), *((t, (b.memory or {})[slot]) for slot, t in (a.memory or {}).items())]
+            for mine, other in trees:
+                assert mine.keys() == other.keys()
+                for n, v in mine.items():
+                    assert np.abs(v - other[n]).max() <= 1e-4 * max(np.abs(v).max(), 1e-3), n
+        memory = [r.memory or {} for r in literal]

@@ -3,8 +3,8 @@
 from functools import partial
 
 from fedfleet.app.assemble import score_states
-from fedfleet.core.labels import FleetFacts
-from fedfleet.core.registry import builder
+from fedfleet.core.labels import FleetFacts, RunFacts
+from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.tasks.narrowing import shape_at
@@ -39,5 +39,10 @@ def fitting_task(algorithm: str):
 
 
 def built(kind: str, name: str):
-    """The part of this name, with its defaults."""
-    return builder(kind, name)(**NEEDED.get(name, dict)())
+    """The part of this name, with its defaults; who asks about the run is told of a small one."""
+    return builder(kind, name)(**NEEDED.get(name, dict)(), **facts_for(builder(kind, name)))
+
+
+def facts_for(build):
+    """What this builder wants to know about the run, by parameter."""
+    return {n: RunFacts(clients=8, seed=3, rounds=5) for n, (hint, _) in parameters(build).items() if hint is RunFacts}

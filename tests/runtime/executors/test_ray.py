@@ -20,6 +20,7 @@ from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Offer, Trial
+from fedfleet.core.registry import names
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.executors import ray as ours
 from fedfleet.runtime.executors.inline import inline
@@ -157,6 +158,13 @@ def test_workers_may_stack_their_chunks(shared):
     plain = fedfleet.run(SPEC).metrics
     assert runs[0]["accuracy"] == pytest.approx(plain["accuracy"], abs=0.02)
     assert runs[0]["virtual_seconds"] == plain["virtual_seconds"]
+
+
+@pytest.mark.parametrize("name", names("algorithms"))
+def test_every_registered_algorithm_has_the_bits_of_inline(name, shared):
+    spec = {**SPEC, "algorithm": name, "stop": {"rounds": 2}, "override": []}
+    digests = [fedfleet.run(spec, f"run.execute={how}").metrics["digest"] for how in ("inline", "ray")]
+    assert digests[0] == digests[1]
 
 
 def test_a_killed_worker_changes_nothing(shared, straight, tmp_path, capsys):
