@@ -93,6 +93,22 @@ def sliced(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes: bool
     return replace(passes, offer=offer, accept=accept, cost=cost)
 
 
+def cut_off(params: Tree, widest: Cut) -> Tree:
+    """The first model, in which units outside the widest slice that anybody has do not reach into it.
+
+    Nobody would ever train them, and the model is judged whole: so it does what that slice does. Where someone trains them after
+    all (an override with wider slices), they learn as units do whose outgoing weights begin at zero.
+    """
+    found = dict(params)
+    for name, inside in widest.parts.items():
+        if inside.ndim > 1:
+            own = (
+                inside.reshape(len(inside), -1).any(1).reshape(-1, *(1,) * (inside.ndim - 1))
+            )  # weights into the slice
+            found[name] = np.where(own & ~inside, np.zeros((), params[name].dtype), params[name])
+    return found
+
+
 def _narrowing(cuts: Cuts, changes: bool) -> Before:
     """What a client does first: see from what it was offered how wide a model it trains."""
 

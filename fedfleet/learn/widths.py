@@ -8,6 +8,7 @@ batch norm drops them too).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Literal
@@ -23,7 +24,7 @@ from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, ServerState
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.trees import Tree
-from fedfleet.learn.slicing import Cut, Cuts, cut_of, sliced
+from fedfleet.learn.slicing import Cut, Cuts, cut_of, cut_off, sliced
 
 MODEL_COPIES = 4.0  # in a device's memory: weights, gradients, what was offered, and one of the optimiser's
 _MEGABYTE = 2.0**20
@@ -60,7 +61,8 @@ def heterofl_widths(
         dealt[np.argsort(luck, kind="stable")] = np.arange(len(luck)) % len(widths)
         return np.maximum(dealt, widest)
 
-    return replace(sliced(algorithm, cuts, lambda server, clients: levels()[clients]), name="heterofl")
+    found = sliced(algorithm, cuts, lambda server, clients: levels()[clients])
+    return replace(found, name="heterofl", init=_begun(algorithm, lambda: cuts()[levels().min()]))
 
 
 def ordered_dropout(
@@ -88,7 +90,7 @@ def ordered_dropout(
         return most + (luck % (len(widths) - most).astype(np.uint64)).astype(np.int64)
 
     def init(params: Tree) -> ServerState:
-        first = algorithm.init(params)
+        first = _begun(algorithm, lambda: cuts()[widest().min()])(params)
         return ServerState(first.params, {**first.extra, _DRAWN: np.zeros(1, np.int64)})
 
     def tick(server: ServerState) -> ServerState:
@@ -101,6 +103,11 @@ def ordered_dropout(
 
     found = sliced(replace(algorithm, init=init, apply=apply, tick=tick), cuts, level_of, changes=True)
     return replace(found, name="fjord")
+
+
+def _begun(algorithm: Algorithm, widest: Callable[[], Cut]) -> Callable[[Tree], ServerState]:
+    """The beginning of a run in which nobody has a wider slice than this one."""
+    return lambda params: algorithm.init(cut_off(params, widest()))
 
 
 def _cuts(widths: list[float], fleet: FleetFacts) -> Cuts:

@@ -12,15 +12,19 @@ from fedfleet.core import folding
 from fedfleet.core.charging import cost_of
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.folding import Entry
+from fedfleet.core.parts import Trial
 from fedfleet.core.records import Context, whole_work
 from fedfleet.core.rng import stream
 from fedfleet.learn.zoo import fedavg, fjord, heterofl
+from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.parcels import Recipe, packed, train_chunk
 from fedfleet.runtime.gather import admit
+from fedfleet.tasks.narrowing import at_width
 from fedfleet.testing import check_algorithm
 from tests.learn.unlike import FORMS, applied, executor, facts, hashes, jobs_of, model, reports_like, task
 
 WIDTHS = [1.0, 0.5, 0.25]
+SHAPES = {"1.weight": (8, 64), "1.bias": (8,), "3.weight": (10, 8), "3.bias": (10,)}
 
 
 def sliced(**more):
@@ -98,6 +102,28 @@ def test_stacks_by_width_train_what_inline_trains(form):
 @pytest.mark.parametrize("method", [heterofl, fjord])
 def test_both_halves_fit_with_hidden_layers(method):
     check_algorithm(method(epochs=1, fleet=facts()), task(), executor("inline"))
+
+
+@pytest.mark.parametrize("method", [heterofl, fjord])
+def test_a_model_that_nobody_holds_whole_does_what_the_widest_slice_does(method):
+    algorithm = method(widths=[0.5, 0.25], epochs=1, fleet=facts())
+    server, jobs = jobs_of(algorithm)
+    rows = np.arange(200)
+    for _ in range(2):
+        slices = {n: v[tuple(slice(0, k) for k in SHAPES[n])] for n, v in server.params.items()}
+        (whole,) = inline(task()).evaluate([Trial(server.params, rows)])
+        (half,) = inline(at_width(task(), 0.5)).evaluate([Trial(slices, rows)])
+        assert (whole.correct, whole.loss) == (half.correct, pytest.approx(half.loss, rel=1e-5))
+        server = applied(algorithm, server, executor("inline").train(jobs))
+
+
+def test_units_outside_learn_once_somebody_has_them():
+    server = heterofl(widths=[0.5], fleet=facts()).init(task().init(0))
+    assert (server.params["3.weight"][:, 8:] == 0).all() and (server.params["1.weight"][8:] != 0).any()
+    wide = heterofl(widths=[1.0], epochs=1, fleet=facts())
+    job = replace(jobs_of(wide, [0])[1][0], offer=wide.offer(server, 0, {}), steps=3)
+    (report,) = executor("inline").train([job])
+    assert (report.update["3.weight"][:, 8:] != 0).any() and (report.update["1.weight"][8:] != 0).any()
 
 
 # ---- faults -------------------------------------------------------------------------------------------------------

@@ -135,4 +135,4 @@ def test_bad_widths_are_one_sentence(algorithm, says):
 def test_without_a_run_it_says_what_it_needs():
     bare = heterofl()
     with pytest.raises(BadInput, match="known in a run"):
-        bare.offer(bare.init(task().init(0)), 0, {})
+        bare.init(task().init(0))

@@ -2,15 +2,18 @@
 
 import socket
 import threading
+import tomllib
 
 import pytest
+from safetensors.numpy import load_file
 
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.network import run_device, serve_run
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.runs.verify import verify_run
-from fedfleet.app.spec import load_spec
+from fedfleet.app.spec import load_spec, resolve
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
+from fedfleet.core.trees import content_hash
 from tests.app.runs.tampering import LIES, sql, tampered
 from tests.app.specs import TINY, written
 from tests.runtime.test_signing import key_file
@@ -47,6 +50,23 @@ def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
     assert {"decisions", "models", "scores"} <= set(found["verified"])
     assert {"arrivals", "picks", "aggregates"} <= set(found["not_verified"])
     assert "only a signature tells" in found["because"]
+
+
+@pytest.mark.parametrize("method", ["heterofl", "fjord"])
+def test_slices_of_a_model_travel_and_give_the_models_of_a_simulation(method, tmp_path):
+    spec, address = tomllib.loads(ROUNDS), free_address()
+    spec |= {"task": {"use": "digits_mlp", "hidden": 16}, "algorithm": {"use": method, "widths": [0.5, 0.25]}}
+    (tmp_path / "spec.toml").write_text(resolve(spec).toml())
+    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
+    for device in devices:
+        device.start()
+    served = serve_run(tmp_path / "spec.toml", [], tmp_path / "out", address, 2)
+    for device in devices:
+        device.join(20)
+    simulated = perform(resolve(spec), tmp_path / "simulated")
+    assert served.metrics["commits"] == 2
+    hashes = [content_hash(load_file(done.out / "model.safetensors")) for done in (served, simulated)]
+    assert hashes[0] == hashes[1]
 
 
 def test_of_a_served_run_a_forger_who_seals_anew_is_found_by_the_signature_alone(tmp_path):
