@@ -21,6 +21,9 @@ BASE = {
     "stop": {"rounds": 6},
     "run": {"checkpoint_every": 1},
 }  # fmt: skip
+# What may be put around any algorithm, with what it cannot do without.
+AROUND = {"fold": "folds", "attack": "attacks", "private": "privacy"}
+NEEDED = {"gaussian": {"cohort": 4}, "tree": {"cohort": 4}, "krum": {"f": 0}, "multi_krum": {"f": 0}}
 # Of parts with required parameters, what to give them.
 POLICIES = {"overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}}, "deadline": {"seconds": 60.0}}
 
@@ -38,6 +41,9 @@ def cases():
     found |= {f"fedavg {s}": {"choose": s, "pace": paced("deadline")} for s in names("selectors")}
     for edge in names("edges"):
         found[f"edge {edge}"] = {"edge": edge, "pace": {"use": "readiness", "cohort": 2, "ready_share": 0.5}}
+    for key, name in ((key, name) for key, kind in AROUND.items() for name in names(kind)):
+        algorithm = {"use": "fedavg", key: {"use": name, **NEEDED.get(name, {})}}
+        found[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
     return [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
 
 

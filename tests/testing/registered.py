@@ -7,6 +7,7 @@ from fedfleet.core.registry import builder
 NEEDED = {
     "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
+    "label_flip": lambda: {"of": builder("partitions", "dirichlet")()},
     "dpcsm": lambda: {"score": score_states},
 }
 

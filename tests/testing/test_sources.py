@@ -33,7 +33,7 @@ def test_partitions(name):
     task = TASK
     if name == "by_owner":
         task = replace(TASK, dataset=replace(TASK.dataset, owner=np.arange(len(TASK.dataset.y)) % 20))
-    testing.check_partition(builder("partitions", name), task)
+    testing.check_partition(lambda: built("partitions", name), task)
 
 
 # ---- devices that break a rule ------------------------------------------------------------------------------------
