@@ -58,3 +58,13 @@ def test_compositions_compose():
 def test_what_is_left_out_keeps_its_owners_default():
     assert fedprox().local(0, {}).batches == fedavg().local(0, {}).batches
     assert fedprox().local(0, {}).terms[0].mu == parameters(proximal)["mu"][1].default
+
+
+def test_a_builder_with_positional_parameters_can_be_wrapped():
+    def inner(lr: float, epochs: int = 1):
+        """An own algorithm."""
+        return fedavg(lr=lr, epochs=epochs)
+
+    build = method(proximal, inner)
+    assert build(lr=0.3, mu=0.5).local(0, {}).rate == 0.3
+    assert set(parameters(build)) == {"lr", "epochs", "mu"}

@@ -81,6 +81,8 @@ def check_table(
             if parameter.default is inspect.Parameter.empty:
                 raise BadInput(f"{where} needs the key {key!r}")
             found[key] = parameter.default
+        elif inner is not None and table[key] is None and parameter.default is None:
+            found[key] = None  # a table that was resolved before says so of what it does not have
         elif inner is not None:
             found[key] = _nested(inner, hint, table[key], f"{where}.{key}")
         else:

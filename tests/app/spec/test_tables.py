@@ -87,3 +87,11 @@ def test_a_bare_name_stands_for_a_part_in_lists_and_where_there_may_be_none():
     ):
         with pytest.raises(BadInput, match=says):
             resolve_part("policies", {"use": "first_of", "policies": wrong}, "pace")
+
+
+def test_a_resolved_table_can_be_resolved_again_with_parts_that_it_does_not_have():
+    once = resolve_part("algorithms", {"use": "fedavg"}, "algorithm")
+    assert once["fold"] is None
+    assert resolve_part("algorithms", once, "algorithm") == once
+    with pytest.raises(BadInput, match="is not a table"):
+        resolve_part("policies", {"use": "overcommit", "policy": None}, "pace")
