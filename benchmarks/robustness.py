@@ -3,7 +3,7 @@
     python -m benchmarks.robustness                      # digits and phone_watch, 3 seeds
     python -m benchmarks.robustness --tasks digits --seeds 1 --folds mean krum
 
-Everyone takes part in every round, so that exactly a fifth of the reports of each round is bad. Accuracy is that of the last model.
+Everyone takes part in every round, and reports weigh one, so that exactly a fifth of each round is bad. Accuracy is that of the last model.
 phone_watch is GeoTecINIT's sensor windows (`$FEDFLEET_DATA`), each summed up in 66 numbers (level, spread and
 spectrum of each channel), with a logistic regression on them.
 """
@@ -21,7 +21,7 @@ import numpy as np
 
 import fedfleet as ff
 
-CLIENTS, BAD = 10, 2
+CLIENTS, BAD, WEIGH = 10, 2, "one"
 FOLDS: dict[str, Any] = {
     "mean": "mean",
     "median": "median",
@@ -67,7 +67,7 @@ def accuracy(task: str, fold: str, data: str, seed: int, *, attack: bool) -> flo
     """The accuracy of one run."""
     setting = TASKS[task]
     chosen = {"use": fold, "limit": setting["limit"]} if fold == "norm_bound" else FOLDS[fold]
-    algorithm = {"use": "fedavg", **setting["algorithm"], "fold": chosen}
+    algorithm = {"use": "fedavg", "weigh": WEIGH, **setting["algorithm"], "fold": chosen}
     if attack:
         algorithm["attack"] = {"use": "sign_flip", "share": BAD / CLIENTS, "factor": 4.0}
     spec = {
@@ -97,7 +97,8 @@ def main() -> None:
         print(f"{'fold':<14}{'clean':>8}{'attacked':>10}{'kept':>8}")
         for fold in chosen.folds:
             clean, hit = (
-                statistics.fmean(accuracy(task, fold, data, s, attack=a) for s in range(chosen.seeds)) for a in (False, True)
+                statistics.fmean(accuracy(task, fold, data, s, attack=a) for s in range(chosen.seeds))
+                for a in (False, True)
             )
             print(f"{fold:<14}{100 * clean:>7.1f}%{100 * hit:>9.1f}%{100 * hit / clean:>7.1f}%", flush=True)
 

@@ -193,7 +193,9 @@ def test_a_clip_scales_long_updates_down_and_leaves_short_ones_alone():
 
 
 @settings(deadline=None, derandomize=True, max_examples=30)
-@given(st.lists(st.tuples(st.floats(-900, 900, width=32), st.floats(0.1, 9)), min_size=1, max_size=6), st.floats(0.01, 50))
+@given(
+    st.lists(st.tuples(st.floats(-900, 900, width=32), st.floats(0.1, 9)), min_size=1, max_size=6), st.floats(0.01, 50)
+)
 def test_a_clipped_fold_streams_in_any_order(given_, clip):
     fold = replace(MEAN, clip=clip)
     pairs = [(report(i, value, weight), context(i)) for i, (value, weight) in enumerate(given_)]

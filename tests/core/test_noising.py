@@ -31,7 +31,9 @@ def test_draws_are_normal_independent_and_addressed():
     assert abs((np.abs(drawn) < 1.0).mean() - math.erf(1 / math.sqrt(2))) < 0.01
     assert abs(np.corrcoef(drawn[:-1], drawn[1:])[0, 1]) < 0.02
     assert np.array_equal(drawn[:1000], normals(KEY, "w", 0, 1, 1000)), "a shorter draw is its beginning"
-    others = [normals(*a, 1000) for a in ((KEY, "w", 0, 2), (KEY, "w", 1, 1), (KEY, "v", 0, 1), (seeded_key(4), "w", 0, 1))]
+    others = [
+        normals(*a, 1000) for a in ((KEY, "w", 0, 2), (KEY, "w", 1, 1), (KEY, "v", 0, 1), (seeded_key(4), "w", 0, 1))
+    ]
     assert all(abs(np.corrcoef(drawn[:1000], other)[0, 1]) < 0.15 for other in others)
 
 
@@ -78,5 +80,5 @@ def test_another_key_gives_other_noise_and_the_same_key_the_same():
 
 
 def test_noise_that_cannot_fit_is_refused():
-    with pytest.raises(RunFailed, match="raise algorithm.bound"):
+    with pytest.raises(RunFailed, match=r"raise algorithm\.bound"):
         sums(Noise(1.0), fold=mean(bound=2.0**-20))

@@ -31,7 +31,15 @@ KINDS = {
 def reports(algorithm, make, order=range(CLIENTS)):
     server = algorithm.init(task().init(3))
     jobs = [
-        Job(c, c, int(KEYS[c]), SEED, algorithm.offer(server, c, {}), algorithm.local(c, {}), np.arange(20 * c, 20 * c + 20))
+        Job(
+            c,
+            c,
+            int(KEYS[c]),
+            SEED,
+            algorithm.offer(server, c, {}),
+            algorithm.local(c, {}),
+            np.arange(20 * c, 20 * c + 20),
+        )
         for c in order
     ]
     return {r.client: r for r in make(task()).train(jobs)}
@@ -86,7 +94,13 @@ def test_a_fifth_that_flips_its_sign_ruins_the_mean_and_not_a_robust_fold():
     def accuracy(fold, attack):
         algorithm = {"lr": 0.3, "epochs": 1, "fold": fold} | ({"attack": "sign_flip"} if attack else {})
         world = {"clients": 10, "split": [8, 1, 1]}  # two of ten attack
-        spec = {"task": "digits_logreg", "algorithm": algorithm, "world": world, "pace": {"cohort": 10}, "stop": {"rounds": 12}}
+        spec = {
+            "task": "digits_logreg",
+            "algorithm": algorithm,
+            "world": world,
+            "pace": {"cohort": 10},
+            "stop": {"rounds": 12},
+        }
         return ff.run({**spec, "run": {"execute": "stacked"}}).metrics["accuracy"]
 
     clean = accuracy("mean", False)

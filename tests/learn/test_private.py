@@ -61,7 +61,8 @@ def test_a_discount_for_staleness_survives_and_a_weight_above_one_does_not():
 def test_a_private_fold_has_one_sum():
     named = replace(fedavg(), fold=replace(fedavg().fold, enter=lambda w, s, c: Entry(w, sum="late")))
     private = gaussian(cohort=1).around(named)
-    why = folding.take(private.fold, folding.zero(private.fold, SERVER), Report(0, 0, {"w": np.zeros(6, np.float32)}, 1.0, {}), Context(0, 0.0, 0))
+    report = Report(0, 0, {"w": np.zeros(6, np.float32)}, 1.0, {})
+    why = folding.take(private.fold, folding.zero(private.fold, SERVER), report, Context(0, 0.0, 0))
     assert why == "a private fold has one sum, and this report would enter another"
 
 
@@ -86,7 +87,15 @@ def reports(algorithm, make, seed=3):
     server = algorithm.init(task().init(3))
     keys = client_keys(3)
     jobs = [
-        Job(c, c, int(keys[c]), seed, algorithm.offer(server, c, {}), algorithm.local(c, {}), np.arange(20 * c, 20 * c + 20))
+        Job(
+            c,
+            c,
+            int(keys[c]),
+            seed,
+            algorithm.offer(server, c, {}),
+            algorithm.local(c, {}),
+            np.arange(20 * c, 20 * c + 20),
+        )
         for c in range(3)
     ]
     return list(make(task()).train(jobs))
@@ -119,7 +128,9 @@ REFUSED = {
     "collects whole reports": lambda: gaussian(cohort=4).around(folded_by(fedavg(), median())),
     "no client to protect": lambda: gaussian(cohort=4).around(centralized()),
     "is private already": lambda: local().around(gaussian(cohort=4).around(fedavg())),
-    "divides by 7 itself": lambda: gaussian(cohort=4).around(replace(fedavg(), fold=replace(fedavg().fold, denominator=7.0))),
+    "divides by 7 itself": lambda: gaussian(cohort=4).around(
+        replace(fedavg(), fold=replace(fedavg().fold, denominator=7.0))
+    ),
     "raise algorithm.bound": lambda: gaussian(cohort=4, clip=1e4, noise=1e4).around(fedavg(bound=2.0**-4)),
 }
 

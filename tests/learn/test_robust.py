@@ -92,7 +92,9 @@ def test_weights_are_claims_that_robust_folds_do_not_believe():
     for fold in (median(), trimmed_mean(0.2), multi_krum(1)):
         acc = folding.zero(fold, ServerState({"w": np.zeros(1, np.float32)}))
         for i, weight in enumerate((1.0, 1.0, 1.0, 1.0, 1e6)):
-            folding.add(fold, acc, Report(i, i, {"w": np.array([float(i)], np.float32)}, weight, {}), Context(0, 0.0, i))
+            folding.add(
+                fold, acc, Report(i, i, {"w": np.array([float(i)], np.float32)}, weight, {}), Context(0, 0.0, i)
+            )
         assert folding.finish(fold, acc).mean["w"][0] < 3.0
 
 
@@ -141,7 +143,13 @@ def test_a_fold_of_its_own_kind_is_not_replaced(why):
 
 
 def spec(fold, **more):
-    return {"task": "digits_logreg", "world": {"clients": 8}, "pace": {"cohort": 4}, "algorithm": {"fold": fold}, **more}
+    return {
+        "task": "digits_logreg",
+        "world": {"clients": 8},
+        "pace": {"cohort": 4},
+        "algorithm": {"fold": fold},
+        **more,
+    }
 
 
 def test_a_cohort_that_is_too_small_is_refused_before_the_run():
@@ -152,7 +160,9 @@ def test_a_cohort_that_is_too_small_is_refused_before_the_run():
 
 def test_edges_forward_sums_so_a_fold_that_collects_is_refused():
     users = {"world": {"clients": 12, "users": {"use": "groups", "count": 3}}, "edge": "hierfl", "pace": {"cohort": 2}}
-    with pytest.raises(BadInput, match=r"edge.use = 'hierfl': the fold of 'fedavg' collects whole reports, and edges forward sums"):
+    with pytest.raises(
+        BadInput, match=r"edge.use = 'hierfl': the fold of 'fedavg' collects whole reports, and edges forward sums"
+    ):
         assemble(resolve({**spec("median"), **users}))
     assemble(resolve({**spec("norm_bound"), **users}))
 

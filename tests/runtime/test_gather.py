@@ -143,7 +143,8 @@ def test_noise_is_in_the_sums_before_there_is_a_fact(make):
     bare = replace(plain, fold=fold)
 
     def first_sums(algorithm, key=None):
-        end = fresh(Plan(3, algorithm, uniform(), readiness(4), Stop(rounds=1), TASK.init(3), 8), small_world(), make(TASK), noising=Noising(key))
+        plan = Plan(3, algorithm, uniform(), readiness(4), Stop(rounds=1), TASK.init(3), 8)
+        end = fresh(plan, small_world(), make(TASK), noising=Noising(key))
         found = []
         drive(end, lambda events: found.extend(e.aggregate for e in events if isinstance(e, ReportsGathered)))
         return found[0]

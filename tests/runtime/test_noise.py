@@ -45,7 +45,9 @@ def test_a_secret_that_is_not_named_is_asked_for(secret, monkeypatch):
         key_for(source)
 
 
-@pytest.mark.parametrize("content", [b"", b"short", b"\0" * 64, b"ab" * 32], ids=["empty", "short", "zeros", "two letters"])
+@pytest.mark.parametrize(
+    "content", [b"", b"short", b"\0" * 64, b"ab" * 32], ids=["empty", "short", "zeros", "two letters"]
+)
 def test_a_file_that_holds_no_secret_is_refused_with_the_cure(secret, content):
     secret.write_bytes(content)
     with pytest.raises(BadInput, match="head -c 32 /dev/urandom"):
@@ -54,5 +56,5 @@ def test_a_file_that_holds_no_secret_is_refused_with_the_cure(secret, content):
 
 def test_a_file_that_is_not_there_is_refused(secret):
     secret.unlink()
-    with pytest.raises(BadInput, match="cannot read .*secret"):
+    with pytest.raises(BadInput, match=r"cannot read .*secret"):
         new_source()

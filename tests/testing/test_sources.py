@@ -9,7 +9,7 @@ import pytest
 from fedfleet import testing
 from fedfleet.core.meeting import looking_every
 from fedfleet.core.parts import DataSource, DeviceSource, StateSource
-from fedfleet.core.registry import builder, names
+from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
 from fedfleet.tasks.digits import digits_logreg
 from tests.testing.registered import built

@@ -25,7 +25,11 @@ def made(share=0.4):
 def test_who_holds_what_is_dealt_by_the_partition_inside():
     data, _ = made()
     plain = hold(dirichlet(0.5), TASK, KEYS, 3)
-    assert all(np.array_equal(data.shard(c, s, 0), plain.shard(c, s, 0)) for c in range(CLIENTS) for s in ("train", "valid", "test"))
+    assert all(
+        np.array_equal(data.shard(c, s, 0), plain.shard(c, s, 0))
+        for c in range(CLIENTS)
+        for s in ("train", "valid", "test")
+    )
 
 
 def test_only_the_training_labels_of_attackers_are_flipped():
@@ -48,7 +52,8 @@ def test_a_partition_without_poison_leaves_the_task_alone():
     assert np.array_equal(made(0.0)[1].dataset.y, TASK.dataset.y)
 
 
-SPEC = {"seed": 3, "task": "digits_logreg", "world": {"clients": CLIENTS, "data": {"use": "label_flip", "of": "dirichlet", "share": 0.4}}}
+POISON = {"use": "label_flip", "of": "dirichlet", "share": 0.4}
+SPEC = {"seed": 3, "task": "digits_logreg", "world": {"clients": CLIENTS, "data": POISON}}
 
 
 @pytest.mark.parametrize("users", [{}, {"users": {"use": "groups", "count": 5}}], ids=["flat", "users"])

@@ -106,7 +106,9 @@ def test_neither_the_secret_nor_a_sum_without_noise_is_in_any_file(secret, tmp_p
     for before, after in seen:
         for leaf, bare in before.items():
             assert bare.tobytes() not in written
-            assert (bare.astype(np.float64) / 2.0**28 / 4.0).astype(np.float32).tobytes() not in written, "nor their mean"
+            assert (bare.astype(np.float64) / 2.0**28 / 4.0).astype(np.float32).tobytes() not in written, (
+                "nor their mean"
+            )
             assert after[leaf].tobytes() in written, "what is kept are the noised sums"
     assert done.answer()["privacy"]["noise_from"] == "secret" and STUDY not in done.answer()["warnings"]
 
@@ -128,7 +130,7 @@ def test_a_kept_aggregate_that_was_changed_is_found(secret, tmp_path, monkeypatc
     monkeypatch.delenv(VARIABLE)
     path = done.out / "aggregates" / "00000002.safetensors"
     path.write_bytes((done.out / "aggregates" / "00000003.safetensors").read_bytes())
-    with pytest.raises(RunFailed, match="aggregates/00000002.safetensors was changed"):
+    with pytest.raises(RunFailed, match=r"aggregates/00000002\.safetensors was changed"):
         replay_run(done.out)
     (done.out / "seal.json").unlink()
     with pytest.raises(RunFailed):
