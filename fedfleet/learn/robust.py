@@ -24,6 +24,7 @@ from fedfleet.core.trees import Tree
 from fedfleet.learn.folds import mean
 
 _BLOCK = 1 << 14  # elements whose reports are sorted at once: they stay in the cache
+_STATS: tuple[str, ...] = ("steps", "samples", "loss", "squared_loss", "update_norm")  # that every pass reports
 _WIDE = 1 << 16  # elements of one product
 
 Trim = Annotated[float, Ge(0), Lt(0.5)]
@@ -125,7 +126,7 @@ def _not_plain(fold: Fold) -> str | None:
 
 def tried(fold: Fold) -> Entry:
     """How a fold would let in a report of weight 1 that took one step."""
-    stats = dict.fromkeys(("steps", "samples", "loss", "squared_loss", "update_norm"), 1.0)
+    stats: dict[str, float] = dict.fromkeys(_STATS, 1.0)
     try:
         return fold.enter(1.0, stats, Context(0, 1.0, 0))
     except KeyError:  # a statistic of its own: nothing can be said before there is a report
@@ -160,7 +161,8 @@ def _nearest(f: int, m: int | None) -> Callable[[Collected], Tree]:
         names = [n for n, v in reports[0].items() if np.issubdtype(v.dtype, np.floating)]
         scores = _scores([[r[n].reshape(-1) for n in names] for r in reports], f)
         best = np.sort(np.argsort(scores, kind="stable")[: max(1, len(reports) - f) if m is None else m])
-        return {n: np.mean([reports[i][n] for i in best], axis=0, dtype=np.float64).astype(np.float32) for n in names}
+        means = {n: np.mean([reports[i][n] for i in best], axis=0, dtype=np.float64) for n in names}
+        return {n: np.asarray(v, np.float32) for n, v in means.items()}
 
     return combine
 

@@ -11,7 +11,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Promise
-from fedfleet.core.records import Ints
+from fedfleet.core.records import Floats, Ints
 from fedfleet.measure.tasks import Tasks, task_table
 
 _CLAIM = {
@@ -59,10 +59,10 @@ def exposure(promise: Promise, tasks: Tasks) -> tuple[float, int]:
     return float(total.max()), times
 
 
-def _squares(clients: Ints, nodes: Ints, n: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _squares(clients: Ints, nodes: Ints, n: int) -> Floats:
     """For each client, the sum over nodes of its squared number of reports there."""
     pairs, counts = np.unique(np.stack([clients, nodes]), axis=1, return_counts=True)
-    return np.bincount(pairs[0], weights=counts.astype(np.float64) ** 2, minlength=n)
+    return np.asarray(np.bincount(pairs[0], weights=counts.astype(np.float64) ** 2, minlength=n), np.float64)
 
 
 def gaussian_epsilon(noise: float, squared: float, delta: float) -> float | None:
@@ -84,7 +84,7 @@ def require_accountant() -> None:
 
 def _library() -> Any:
     try:
-        import dp_accounting
+        import dp_accounting  # pyright: ignore[reportMissingTypeStubs]
     except ImportError:
         raise BadInput(
             "algorithm.private needs the accountant dp-accounting, which is not installed; install it with: pip install "

@@ -198,3 +198,32 @@ def test_too_much_weight_refuses_the_report_and_not_the_run():
     named = replace(fold, enter=lambda weight, stats, c: Entry(weight, sum=str(c.task)))
     both = folded(named, [(report(0, 1.0, 3.0), context(0)), (report(1, 1.0, 3.0), context(1))])
     assert both.count == 2, "each sum has a limit of its own"
+
+
+def test_a_clip_scales_long_updates_down_and_leaves_short_ones_alone():
+    clipped = replace(MEAN, clip=1.0)
+    long, short = report(0, 5.0), report(1, 0.125)
+    one = folding.finish(clipped, folded(clipped, [(long, context(0))])).mean
+    norm = np.sqrt(sum(float((v.astype(np.float64) ** 2).sum()) for v in one.values()))
+    assert norm == pytest.approx(1.0, rel=1e-6) and norm <= 1.0 + 1e-7
+    same = folding.finish(clipped, folded(clipped, [(short, context(1))])).mean
+    assert same["w"].tolist() == short.update["w"].tolist()
+
+
+@settings(deadline=None, derandomize=True, max_examples=30)
+@given(
+    st.lists(st.tuples(st.floats(-900, 900, width=32), st.floats(0.1, 9)), min_size=1, max_size=6), st.floats(0.01, 50)
+)
+def test_a_clipped_fold_streams_in_any_order(given_, clip):
+    fold = replace(MEAN, clip=clip)
+    pairs = [(report(i, value, weight), context(i)) for i, (value, weight) in enumerate(given_)]
+    whole = folding.finish(fold, folded(fold, pairs)).mean
+    assert content_hash(folding.finish(fold, folded(fold, pairs[::-1])).mean) == content_hash(whole)
+    assert np.sqrt(sum(float((v.astype(np.float64) ** 2).sum()) for v in whole.values())) <= clip * (1 + 1e-6)
+
+
+def test_what_a_collecting_fold_makes_is_the_unnamed_sum_too():
+    fold = replace(MEAN, combine=lambda inside: dict(inside[0][0].update))
+    got = folding.finish(fold, folded(fold, [(report(0, 2.0, 3.0), context(0))]))
+    assert got.sums[""].tree is got.mean
+    assert (got.sums[""].weight, got.sums[""].count) == (3.0, 1)

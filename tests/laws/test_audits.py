@@ -41,6 +41,10 @@ PARTIAL = {
     "timelyfl": {"task": "digits_mlp", "choose": {"use": "timely", "seconds": 15.0, "least": 0.001}},
 }
 
+# What may be put around any algorithm, with what it cannot do without.
+AROUND = {"fold": "folds", "attack": "attacks", "private": "privacy"}
+NEEDED = {"gaussian": {"cohort": 4}, "tree": {"cohort": 4}, "krum": {"f": 0}, "multi_krum": {"f": 0}}
+
 
 def paced(name):
     return {"use": name, **POLICIES.get(name, {"cohort": 4})}
@@ -66,6 +70,9 @@ def cases():
     found["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):
         found[f"edge {edge}"] = {"edge": edge, "pace": {"use": "readiness", "cohort": 2, "ready_share": 0.5}}
+    for key, name in ((key, name) for key, kind in AROUND.items() for name in names(kind)):
+        algorithm = {"use": "fedavg", key: {"use": name, **NEEDED.get(name, {})}}
+        found[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
     return [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
 
 

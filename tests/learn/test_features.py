@@ -2,18 +2,19 @@
 
 import pytest
 
-from fedfleet.app.spec.tables import build_part, resolve_part
+from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import RunFacts
 from fedfleet.core.registry import names
+from fedfleet.learn.attacks import sign_flip
 from fedfleet.learn.features import featured
+from fedfleet.learn.private import gaussian
+from fedfleet.learn.robust import norm_bound
 from fedfleet.learn.zoo import fedavg, fedrep, ft
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.testing import check_algorithm
-from tests.learn.digits import task
-from tests.mutations.specs import NEEDED
-from tests.testing.registered import built
+from tests.testing.registered import assembled, built
 
 CODED = {"up": ["int4"], "down": ["bf16"], "feedback": True}
 
@@ -24,11 +25,11 @@ def test_without_any_of_it_the_algorithm_is_itself():
     assert featured(plain, up=[], down=[], feedback=False) is plain
 
 
-@pytest.mark.parametrize("name", names("algorithms"))
+@pytest.mark.parametrize("name", [n for n in names("algorithms") if n != "centralized"])
 @pytest.mark.parametrize("execute", [inline, stacked])
 def test_codecs_go_around_every_algorithm(name, execute):
-    table = resolve_part("algorithms", {"use": name, **NEEDED.get(name, {}), **CODED}, "algorithm")
-    check_algorithm(build_part("algorithms", table, {RunFacts: RunFacts(3, 7, 5)}), task(), execute(task()))
+    setup = assembled(name, **CODED)
+    check_algorithm(setup.plan.algorithm, setup.task, execute(setup.task))
 
 
 def test_keeping_and_tuning_go_together_and_keep_the_name():
@@ -56,3 +57,18 @@ def test_around_any_algorithm(name):
                 featured(built("algorithms", name), **around)
         else:
             assert featured(built("algorithms", name), **around).name == name
+
+
+def test_attackers_come_before_what_protects():
+    attack = sign_flip(facts=RunFacts(8, 3, 5))
+    both = featured(fedavg(), fold=norm_bound(0.5), attack=attack, private=gaussian(cohort=4, clip=1.0))
+    assert (both.fold.clip, both.fold.denominator) == (0.5, 4.0)
+    assert len(both.local(0, {}).after) == 1
+
+
+def test_every_algorithm_of_a_spec_takes_them():
+    for name in names("algorithms"):
+        table = {"use": name, "attack": "sign_flip", "fold": "mean"}
+        found = resolve({"algorithm": table}).algorithm
+        assert found["attack"] == {"use": "sign_flip", "share": 0.2, "factor": 4.0}
+        assert found["private"] is None

@@ -22,11 +22,17 @@ ROOT = Path(__file__).parents[2]
 SMALL = {"clients": 8, "data": "iid"}
 PARTS = {
     "task": "tasks", "algorithm": "algorithms", "choose": "selectors", "pace": "policies", "edge": "edges",
+    "algorithm.fold": "folds", "algorithm.attack": "attacks", "algorithm.private": "privacy",
     "world.devices": "devices", "world.states": "states", "world.data": "partitions", "world.users": "users",
 }  # fmt: skip
 NEEDED: dict[str, dict[str, Any]] = {
     "overcommit": {"policy": "readiness"},
     "mobile": {"devices": "spread"},
+    "label_flip": {"of": "dirichlet"},
+    "krum": {"f": 0},  # the cohorts here are small
+    "multi_krum": {"f": 0},
+    "gaussian": {"cohort": 3},
+    "tree": {"cohort": 3},
     "device_file": {"path": "devices.json"},
     "state_file": {"path": "states.json"},
 }

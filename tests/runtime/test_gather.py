@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.commands import Evaluate
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import ModelCommitted, ReportRejected, ReportsGathered
-from fedfleet.core.parts import Offer
+from fedfleet.core.noising import Noise, add_noise, seeded_key
+from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.bounds import own_leaves
@@ -19,6 +21,8 @@ from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.gather import admit, evaluate, fold_in_order
+from fedfleet.runtime.noise import Noising
+from fedfleet.runtime.simulate import drive, fresh
 from fedfleet.testing.toys import consensus
 from tests.runtime.small import TASK, small_run, small_world
 from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
@@ -119,3 +123,34 @@ def test_an_offer_may_bring_more_than_the_model():
     marked = replace(with_pass(base, "", lambda p: replace(p, after=(after,))), offer=offer)
     small_run(marked, stacked(TASK), rounds=1, cohort=4)
     assert len(set(seen)) == 4
+
+
+def test_too_few_reports_make_no_model_and_say_why():
+    toy = consensus(remembers=True)
+    needy = replace(toy, fold=replace(toy.fold, least=4))
+    events, end = events_of(toy_plan(readiness(3), 3, algorithm=needy, stop=Stop(rounds=2)), world_of(even_fleet(3)))
+    assert not only(ModelCommitted, events)
+    reasons = {e.reason for e in only(ReportRejected, events)}
+    assert "client 0: only 3 reports could be folded, and this fold needs 4; raise pace.cohort" in reasons
+    assert not end.memory.own, "a report that was not folded is not remembered"
+
+
+@pytest.mark.parametrize("make", [inline, stacked], ids=["inline", "stacked"])
+def test_noise_is_in_the_sums_before_there_is_a_fact(make):
+    """What a run gathers differs from the sums of its reports by exactly the noise of that commit; the key decides it."""
+    fold = replace(mean(), denominator=4.0)
+    plain, noised = fedavg(lr=0.5), replace(fedavg(lr=0.5), fold=replace(fold, noise=Noise(0.01)))
+    bare = replace(plain, fold=fold)
+
+    def first_sums(algorithm, key=None):
+        plan = Plan(3, algorithm, uniform(), readiness(4), Stop(rounds=1), TASK.init(3), 8)
+        end = fresh(plan, small_world(), make(TASK), noising=Noising(key))
+        found = []
+        drive(end, lambda events: found.extend(e.aggregate for e in events if isinstance(e, ReportsGathered)))
+        return found[0]
+
+    without, seeded, secret = first_sums(bare), first_sums(noised), first_sums(noised, b"k" * 32)
+    for key, got in ((seeded_key(3), seeded), (b"k" * 32, secret)):
+        wanted = add_noise(Noise(0.01), first_sums(bare), key, 1)
+        assert all(np.array_equal(got.sums[""].sums[n], v) for n, v in wanted.sums[""].sums.items())
+    assert any(not np.array_equal(without.sums[""].sums[n], v) for n, v in seeded.sums[""].sums.items())

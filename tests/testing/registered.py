@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from fedfleet.app.assemble import score_states
+from fedfleet.app.assemble import assemble, score_states
+from fedfleet.app.spec import resolve
 from fedfleet.core.labels import FleetFacts, RunFacts
 from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys
@@ -20,6 +21,7 @@ NEEDED = {
     **{name: lambda: {"head": "3.*"} for name in ("fedper", "fedrep", "fedbabu")},
     "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
+    "label_flip": lambda: {"of": builder("partitions", "dirichlet")()},
     "dpcsm": lambda: {"score": score_states},
     "heterofl": slicing,
     "fjord": slicing,
@@ -36,6 +38,12 @@ FITTING = {
 def fitting_task(algorithm: str):
     """The table of a small task that this algorithm can train."""
     return FITTING.get(algorithm, {"use": "digits_logreg"})
+
+
+def assembled(algorithm: str, **settings: object):
+    """A small run of this algorithm, put together as any run is: its plan, and the task as the algorithm trains it."""
+    table = {"task": fitting_task(algorithm), "algorithm": {"use": algorithm, **settings}, "world": {"clients": 8}}
+    return assemble(resolve({**table, "pace": {"cohort": 3}, "stop": {"rounds": 5}}))
 
 
 def built(kind: str, name: str):

@@ -9,7 +9,7 @@ import pytest
 from fedfleet import testing
 from fedfleet.core.meeting import looking_every
 from fedfleet.core.parts import DataSource, DeviceSource, StateSource
-from fedfleet.core.registry import builder, names
+from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
 from fedfleet.tasks.digits import digits_logreg
 from tests.testing.registered import built
@@ -33,7 +33,7 @@ def test_partitions(name):
     task = TASK
     if name == "by_owner":
         task = replace(TASK, dataset=replace(TASK.dataset, owner=np.arange(len(TASK.dataset.y)) % 20))
-    testing.check_partition(builder("partitions", name), task)
+    testing.check_partition(lambda: built("partitions", name), task)
 
 
 # ---- devices that break a rule ------------------------------------------------------------------------------------

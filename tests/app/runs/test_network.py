@@ -1,5 +1,6 @@
 """A run over the network, with its server in this process and devices on threads."""
 
+import copy
 import socket
 import threading
 import tomllib
@@ -13,7 +14,10 @@ from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.runs.verify import verify_run
 from fedfleet.app.spec import load_spec, resolve
 from fedfleet.core.errors import BadInput, FedFleetError, RunFailed
+from fedfleet.core.noising import add_noise
 from fedfleet.core.trees import content_hash
+from fedfleet.runtime import gather
+from fedfleet.runtime.noise import VARIABLE
 from tests.app.runs.tampering import LIES, sql, tampered
 from tests.app.specs import TINY, written
 from tests.runtime.test_signing import key_file
@@ -92,6 +96,28 @@ def test_of_a_served_run_a_forger_who_seals_anew_is_found_by_the_signature_alone
             replay_run(tampered(done.out, tmp_path / change, LIES[change], sealed=True))
     with pytest.raises(FedFleetError):
         replay_run(tampered(done.out, tmp_path / "raw", lie, sealed=False), quick=True)
+
+
+def test_a_served_private_run_keeps_noised_sums_and_is_replayed_without_its_secret(tmp_path, monkeypatch):
+    pytest.importorskip("dp_accounting")
+    seen, secret = [], tmp_path / "noise.key"
+    secret.write_bytes(bytes(range(100, 140)))
+    monkeypatch.setenv(VARIABLE, str(secret))
+    monkeypatch.setattr(gather, "add_noise", lambda *given: seen.append(copy.deepcopy(given[1])) or add_noise(*given))
+    address = free_address()
+    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
+    for device in devices:
+        device.start()
+    private = ROUNDS + '[algorithm]\nprivate = { use = "tree", cohort = 2 }\n'
+    done = serve_run(written(tmp_path, private), [], tmp_path / "out", address, 2)
+    for device in devices:
+        device.join(20)
+    assert done.metrics["commits"] == 2 and done.answer()["privacy"]["noise_from"] == "secret"
+    files = b"".join(p.read_bytes() for p in done.out.rglob("*") if p.is_file())
+    assert secret.read_bytes() not in files
+    assert len(seen) == 2 and all(v.tobytes() not in files for acc in seen for v in acc.sums[""].sums.values())
+    monkeypatch.delenv(VARIABLE)
+    assert {"decisions", "models", "scores"} <= set(replay_run(done.out)["verified"])
 
 
 def test_a_server_that_cannot_listen_leaves_no_folder(tmp_path):

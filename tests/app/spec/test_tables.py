@@ -105,3 +105,11 @@ def test_codecs_are_lists_of_parts_of_every_algorithm():
     ):
         with pytest.raises(BadInput, match=said):
             resolve_part("algorithms", {"use": "fedavg", **given_}, "algorithm")
+
+
+def test_a_resolved_table_can_be_resolved_again_with_parts_that_it_does_not_have():
+    once = resolve_part("algorithms", {"use": "fedavg"}, "algorithm")
+    assert once["fold"] is None
+    assert resolve_part("algorithms", once, "algorithm") == once
+    with pytest.raises(BadInput, match="is not a table"):
+        resolve_part("policies", {"use": "overcommit", "policy": None}, "pace")
