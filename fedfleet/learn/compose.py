@@ -36,7 +36,8 @@ def method(feature: Builder, inner: Builder) -> Builder:
         part = inner(**{n: v for n, v in given.items() if n in theirs})
         return feature(part, **{n: v for n, v in given.items() if n in own})
 
-    merged = [p.replace(kind=p.KEYWORD_ONLY) for _, p in {**own, **theirs}.values()]  # as it is called, whatever theirs are
+    # As it is called, whatever theirs are.
+    merged = [p.replace(kind=p.KEYWORD_ONLY) for _, p in {**own, **theirs}.values()]
     build.__signature__ = inspect.Signature(merged, return_annotation=Algorithm)  # type: ignore[attr-defined]
     build.__annotations__ = {n: hint for n, (hint, _) in {**own, **theirs}.items()}
     build.__doc__ = feature.__doc__
