@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+
+from fedfleet.core.trees import Array
 
 
 def same(a: Any, b: Any) -> bool:
@@ -29,19 +31,23 @@ def _same(a: Any, b: Any, under_way: set[tuple[int, int]]) -> bool:
         return False
     under_way.add((id(a), id(b)))
     if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
-    if isinstance(a, Mapping):
-        return list(a) == list(b) and all(_same(a[k], b[k], under_way) for k in a)
+        return _same_array(a, b)  # pyright: ignore[reportUnknownArgumentType] - of any type
     mine, theirs = _inside(a), _inside(b)
     if mine is None or theirs is None:
         return bool(a == b)
     return len(mine) == len(theirs) and all(_same(x, y, under_way) for x, y in zip(mine, theirs, strict=True))
 
 
+def _same_array(a: Array, b: Array) -> bool:
+    return a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+
+
 def _inside(value: Any) -> tuple[Any, ...] | None:
     """What a value is made of; None if it shows nothing."""
     if isinstance(value, list | tuple):
-        return tuple(value)
+        return tuple(cast("tuple[Any, ...]", value))
+    if isinstance(value, Mapping):
+        return tuple(cast("Mapping[Any, Any]", value).items())
     if isinstance(value, FunctionType):
         held = tuple(cell.cell_contents for cell in value.__closure__ or ())
         return (value.__code__, *held, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values())

@@ -100,7 +100,7 @@ def body_alone(
     head: str | None = None,
     model: ModelOf = names_alone,
 ) -> Algorithm:
-    """FedBABU: the head stays as it was at the start, for everyone; clients train the body, and tune the whole model to be judged.
+    """FedBABU: the head stays as it began, for everyone; clients train the body, and tune the whole model to be judged.
 
     Oh et al. 2022, with 5 epochs of tuning: w_b <- mean of w_b,k after SGD on F_k(w_b, h_0). Everyone makes h_0 from the seed,
     so that it never travels.
@@ -135,7 +135,7 @@ def with_own_norms(algorithm: Algorithm, *, model: ModelOf = names_alone) -> Alg
 
 
 def with_own_model(algorithm: Algorithm, *, lam: NonNegative = 0.1) -> Algorithm:
-    """Ditto: beside the shared model, which is trained as ever, each client trains one of its own, near the one it was offered.
+    """Ditto: beside the shared model, trained as ever, each client trains one of its own, near the one it was offered.
 
     Li et al. 2021: v_k <- v_k - lr (grad F_k(v_k) + lam (v_k - w)), with the batches of the algorithm; v_k begins as the first w
     that the client is offered. A client is judged by v_k, or by w if it never took part.

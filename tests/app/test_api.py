@@ -153,7 +153,7 @@ def test_a_builder_may_ask_for_facts_of_the_run():
             "override": [{"clients": [1], "algorithm": {"lr": 0.2}}],
         }
     )
-    assert seen == [RunFacts(6, 9, 1)] * 2
+    assert len(seen) >= 2 and set(seen) == {RunFacts(6, 9, 1)}, "for everyone, and again for whoever has other settings"
 
 
 def test_a_spec_that_names_a_task_and_a_model_do_not_go_together(tmp_path):

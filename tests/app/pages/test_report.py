@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from fedfleet.app.pages.report import render, report_run
+from fedfleet.app.runs import perform
+from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import (
     Evaluated,
@@ -95,3 +98,18 @@ def test_the_worst_clients_are_told_by_name(tiny_run):
     page = (tiny_run.out / "report.html").read_text()
     assert "10th-percentile client" in page and "mean of the worst tenth of clients" in page
     assert "<td>accuracy_bottom10</td>" in page and "<td>accuracy_worst10_mean</td>" in page
+
+
+def test_which_accuracy_to_read_is_said_by_the_answer_the_page_and_the_audit(tmp_path):
+    spec = {
+        "task": "digits_logreg",
+        "algorithm": "local_only",
+        "world": {"clients": 6},
+        "pace": {"cohort": 3},
+        "stop": {"rounds": 1},
+    }
+    done = perform(resolve(spec), tmp_path / "run")
+    (said,) = [w for w in done.metrics["warnings"] if "read accuracy_clients" in w]
+    assert report_run(done.out)["warnings"].count(said) == 1
+    assert "read accuracy_clients" in (done.out / "report.html").read_text()
+    replay_run(done.out)
