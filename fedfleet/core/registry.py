@@ -47,6 +47,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "uniform": "fedfleet.choose.uniform:uniform",
         "timely": "fedfleet.choose.timely:timely",
         "biasprompt": "fedfleet.learn.zoo:biasprompt",
+        "biasprompt_plus": "fedfleet.learn.zoo:biasprompt_plus",
     },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",

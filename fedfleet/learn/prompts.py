@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fedfleet.core.folding import Aggregate
-from fedfleet.core.limits import Fraction, Positive, Share, Width
+from fedfleet.core.limits import Share, Width
 from fedfleet.core.parts import Algorithm, Task
-from fedfleet.core.records import ServerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,22 +24,14 @@ class FastWeights:
         return frozen(with_prompts, fast_weights(with_prompts), seed)
 
 
-def bias_prompted(
-    algorithm: Algorithm,
-    *,
-    prompt_length: Width = 12,
-    border: Share = 0.134,
-    server_momentum: Fraction = 0.9,
-    server_lr: Positive = 0.3,
-) -> Algorithm:
-    """BiasPrompt: train and send only biases, prompts and the head of a pretrained model; the server has momentum.
+def bias_prompted(algorithm: Algorithm, *, prompt_length: Width = 12, border: Share = 0.134) -> Algorithm:
+    """BiasPrompt: train and send only the biases, the prompts and the head of a pretrained model; the server has momentum.
 
     FLHetBench (Zhang et al. 2024), supplement. Vision transformers get `prompt_length` tokens in each layer, after the class
     token and replaced from layer to layer (VPT-deep, Jia et al. 2022), Xavier-uniform at first; other models of pictures or
     windows a learnt border of this share of the side (30 of 224 pixels in Bahng et al. 2022), zero at first. All else is frozen:
-    it never travels and is not charged. The server's rule is v <- server_momentum v + mean; w <- w + server_lr v. The released
-    code takes prompts of 12 tokens in its scripts, 50 in its parser, and forces the momentum of 0.9 beside local rates of 1e-3 and
-    server_lr = 1, which at our local rate overshoots.
+    it never travels and is not charged. The released code takes prompts of 12 tokens in its scripts, 50 in its parser, and forces
+    server_momentum = 0.9 beside local rates of 1e-3 and server_lr = 1, which at our local rate overshoots.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> from fedfleet.tasks.digits import digits_vit
@@ -50,11 +40,4 @@ def bias_prompted(
     >>> [n for n in task.init(0) if n.startswith(("prompts", "head", "layers.0.attention"))][:4]
     ['layers.0.attention.qkv.bias', 'layers.0.attention.out.bias', 'prompts.0.table', 'prompts.1.table']
     """
-
-    def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        before, change = server.extra, aggregate.mean
-        v = {n: server_momentum * before.get(f"velocity/{n}", 0.0) + d for n, d in change.items()}
-        after = algorithm.apply(server, replace(aggregate, mean={n: server_lr * d for n, d in v.items()}))
-        return ServerState(after.params, {**after.extra, **{f"velocity/{n}": d for n, d in v.items()}})
-
-    return replace(algorithm, name="biasprompt", apply=apply, adapt=FastWeights(prompt_length, border))
+    return replace(algorithm, name="biasprompt", adapt=FastWeights(prompt_length, border))

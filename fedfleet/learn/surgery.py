@@ -14,7 +14,7 @@ from annotated_types import Ge, Lt
 
 from fedfleet.core.errors import Refused
 from fedfleet.core.folding import Aggregate, Entry, Mean
-from fedfleet.core.limits import Natural
+from fedfleet.core.limits import Natural, Positive
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import Context, ServerState
 from fedfleet.core.trees import Tree
@@ -30,16 +30,18 @@ def surgery(
     *,
     form: Form = "seq",
     server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.9,
+    server_lr: Positive = 0.3,
     damping: Damping = "polynomial",
     a: Exponent = 0.5,
     b: Natural = 4,
 ) -> Algorithm:
     """Late reports lose what conflicts with the server's momentum before they are added (the + of FLHetBench's BiasPrompt+).
 
-    v <- server_momentum v + mean(fresh), then w <- w + v + stale, where stale loses its part along v if <stale, v> < 0. The stale
-    aggregate is, with form = "sum", the mean of the late updates damped by s(tau) = (1 + tau)^-a (or `damping`); with "seq" their
-    plain mean, built up from the oldest: whatever of the older ones conflicts with the next younger is cut off first. "naive"
-    adds the damped mean as it is. Meant for pace.use = "deadline" with max_staleness = 5.
+    v <- server_momentum v + mean(fresh), then w <- w + server_lr (v + stale), where stale loses its part along v if
+    <stale, v> < 0. The stale aggregate is, with form = "sum", the mean of the late updates damped by s(tau) = (1 + tau)^-a (or
+    `damping`); with "seq" their plain mean, built up from the oldest: whatever of the older ones conflicts with the next younger
+    is cut off first. "naive" adds the damped mean as it is. Meant for pace.use = "deadline" with max_staleness = 5. The released
+    code has server_lr = 1 beside local rates of 1e-3, which at our local rate overshoots.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> surgery(fedavg()).fold.enter(8.0, {}, Context(3, 1.0, 0))
@@ -61,7 +63,7 @@ def surgery(
         before = {n.removeprefix(_PREFIX): server.extra[n] for n in names}
         velocity = moved(before, aggregate.sums.get("0"), server_momentum)
         stale = late_part({int(s): m for s, m in aggregate.sums.items() if s != "0"}, velocity, form, weight)
-        step = {n: np.asarray(v + stale[n] if stale else v, before[n].dtype) for n, v in velocity.items()}
+        step = {n: np.asarray(server_lr * (v + stale[n] if stale else v), before[n].dtype) for n, v in velocity.items()}
         told = algorithm.apply(server, Aggregate(step, aggregate.weight, aggregate.count))
         return ServerState(told.params, {**told.extra, **{_PREFIX + n: v for n, v in velocity.items()}})
 

@@ -48,10 +48,12 @@ ditto = method(with_own_model, fedavg)
 heterofl = method(heterofl_widths, fedavg)
 fjord = method(ordered_dropout, fedavg)
 timelyfl = method(partial_layers, fedavg)
-biasprompt = method(bias_prompted, fedavg)
+biasprompt = method(bias_prompted, fedavgm)
+biasprompt_plus = method(surgery, method(bias_prompted, fedavg))
 
 __all__ = [
     "biasprompt",
+    "biasprompt_plus",
     "centralized",
     "ditto",
     "fedadagrad",

@@ -34,13 +34,8 @@ POLICIES = {
 LIGHT_WORK = {"fedrep": {"head_epochs": 1}}  # so that someone makes it within a minute
 
 
-# Of methods that train less than the whole model, a model that has parts, and whoever asks for them.
-PARTIAL = {
-    "heterofl": {"task": "digits_mlp"},
-    "fjord": {"task": "digits_mlp"},
-    "timelyfl": {"task": "digits_mlp", "choose": {"use": "timely", "seconds": 15.0, "least": 0.001}},
-}
-
+# Of methods that train less than the whole model, whoever asks for parts of it.
+CHOSEN = {"timelyfl": {"choose": {"use": "timely", "seconds": 15.0, "least": 0.001}}}
 # What may be put around any algorithm, with what it cannot do without.
 AROUND = {"fold": "folds", "attack": "attacks", "private": "privacy"}
 NEEDED = {"gaussian": {"cohort": 4}, "tree": {"cohort": 4}, "krum": {"f": 0}, "multi_krum": {"f": 0}}
@@ -60,7 +55,7 @@ def cases():
             "algorithm": {"use": a, **LIGHT_WORK.get(a, {})},
             "pace": paced(p),
             "task": fitting_task(a),
-            **PARTIAL.get(a, {}),
+            **CHOSEN.get(a, {}),
         }
         for a, p in itertools.product(names("algorithms"), names("policies"))
         if p == "deadline" or a == "fedavg" or os.environ.get("FEDFLEET_SOAK")

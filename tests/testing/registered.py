@@ -28,10 +28,13 @@ NEEDED = {
 }
 
 
-# What an algorithm needs of a model, by name, as a spec names a task: more than one layer, or layers that normalise.
+# What an algorithm needs of a model, by name, as a spec names a task: more than one layer, layers that normalise, a backbone.
+_TINY_VIT = {"use": "digits_vit", "width": 8, "depth": 2, "heads": 2, "backbone": ""}
 FITTING = {
-    **{name: {"use": "digits_mlp"} for name in ("fedper", "fedrep", "fedbabu")},
+    **{n: {"use": "digits_mlp"} for n in ("fedper", "fedrep", "fedbabu", "heterofl", "fjord", "timelyfl")},
     "fedbn": {"use": "digits_cnn", "channels": 2, "norm": "batch"},
+    "biasprompt": _TINY_VIT,
+    "biasprompt_plus": _TINY_VIT,
 }
 
 
