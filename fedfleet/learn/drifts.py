@@ -140,7 +140,7 @@ _CONTROL, _TOWARDS_ALL = Slot("control", zero_weights), Drift(_towards_all)
 def dynamic(
     algorithm: Algorithm,
     *,
-    alpha: Positive = 0.1,
+    alpha: Positive = 0.01,
     semantics: Literal["paper", "released"] = "paper",
     facts: RunFacts,
 ) -> Algorithm:
@@ -149,8 +149,8 @@ def dynamic(
     Acar et al. 2021. After a pass h_k <- h_k + (w_end - w_start), so that -alpha h_k comes to be the client's gradient; the
     server's model is the mean of the clients' plus H, the mean of h_k over the whole fleet. Where nobody moves any more, the
     gradients sum to zero: unlike FedAvg's, the fixed point is the optimum. Reports count alike, as in the paper; with weigh =
-    "samples" and few clients a round, H is that weighted mean only on average. `alpha` is 0.01 there, which needs thousands of
-    steps a round. `semantics = "released"` takes the mean of h_k over those who reported, as FLHetBench's code does.
+    "samples" and few clients a round, H is that weighted mean only on average. `semantics = "released"` takes the mean of h_k over
+    those who reported, as FLHetBench's code does.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> one = dynamic(fedavg(), alpha=0.5, facts=RunFacts(clients=4, seed=0, rounds=5))

@@ -18,11 +18,11 @@ from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Array, Tree
 
 
-def with_momentum(algorithm: Algorithm, *, server_momentum: Fraction = 0.9, server_lr: Positive = 0.3) -> Algorithm:
+def with_momentum(algorithm: Algorithm, *, server_momentum: Fraction = 0.9, server_lr: Positive = 1.0) -> Algorithm:
     """FedAvgM: the server goes on in the direction of earlier rounds, v <- server_momentum v + mean; w <- w + server_lr v.
 
     Hsu et al. 2019. With `server_momentum = 0` and `server_lr = 1` it is FedAvg. In the long run a mean counts for server_lr /
-    (1 - server_momentum), so that a rate of 1 beside a momentum of 0.9 steps ten times as far as FedAvg and seldom ends well.
+    (1 - server_momentum): where that is too far, lower `server_lr`.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> rule = with_momentum(fedavg(), server_momentum=0.5, server_lr=1.0)

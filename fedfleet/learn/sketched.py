@@ -40,7 +40,7 @@ def sketched(
     coordinates found in e are added to the model, and the cells of e and u that they fall into are cleared, as the published
     code does. `semantics = "paper"` takes their sketch out of e instead and leaves u, as Algorithm 1 prints it; where k is not far
     below `columns`, two chosen coordinates of one cell then overshoot, and training diverges. `rows` x `columns` numbers go up.
-    Left out, `columns` and `k` are a tenth of the model (the paper: 5 rows of a thirteenth, k 1/130). With as many columns as there
+    Left out, `columns` and `k` are a tenth of the model (published: 5 rows of 500,000, k 50,000). With as many columns as there
     are weights, k of all of them, no momentum and a rate of 1 it is FedAvg. The model goes down whole.
 
     >>> from fedfleet.learn.averaging import fedavg
