@@ -81,7 +81,7 @@ def krum(f: Natural = 1) -> Fold:
     Blanchard et al. 2017, who ask for n >= 2 f + 3. Of equals the earlier task wins.
 
     >>> combined(krum(1), [[1.0], [1.1], [1.2], [0.5], [90.0]])
-    [1.0]
+    [1.1]
     """
     return replace(mean(), combine=_nearest(f, 1), least=2 * f + 3)
 

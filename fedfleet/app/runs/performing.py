@@ -42,7 +42,7 @@ from fedfleet.runtime.checkpoints import Checkpoints, Restored, restore
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.lock import locked
 from fedfleet.runtime.memory import ClientMemory
-from fedfleet.runtime.noise import Noising
+from fedfleet.runtime.noise import SECRET, Noising
 from fedfleet.runtime.seals import SEAL, begun_otherwise, identity, kind_of
 from fedfleet.runtime.signing import load_private_key
 from fedfleet.runtime.simulate import Hear, simulate
@@ -107,7 +107,7 @@ def _resumed(
     spec: Spec, out: Path, own: Own | None, trust: str | None, listeners: Listeners, key: Path | None
 ) -> Finished:
     check_same_spec(spec, out)
-    if (out / "aggregates").is_dir() and not _simulated(out):
+    if (out / "aggregates").is_dir() and not _keeps_its_own(out):
         raise BadInput(
             f"{out} holds a run that was served over a network, which cannot be resumed; choose another folder with --out"
         )
@@ -169,9 +169,11 @@ def _simulate_in(
             journal.close()
 
 
-def _simulated(out: Path) -> bool:
+def _keeps_its_own(out: Path) -> bool:
+    """Does a simulation keep aggregates here, because its noise comes from a secret?"""
     path = out / "run.db"
-    return path.is_file() and kind_of(journals.identity_of(path)) == "simulated"
+    simulated = path.is_file() and kind_of(journals.identity_of(path)) == "simulated"
+    return simulated and kept_conditions(out).noise.get("from") == SECRET
 
 
 def _taken_up(setup: Setup, execute: Executor, out: Path, limit: int, noising: Noising) -> tuple[Journal, Restored]:
