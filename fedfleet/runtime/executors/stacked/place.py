@@ -55,10 +55,11 @@ def open_place(
     if form == "merged":
         try:
             sample = torch.from_numpy(task.dataset.x[:2]).to(target)
-            judge = task.build().to(target)  # first: whatever is frozen in it is there once, for the twins too
-            twins = [make_twin(judge, sample) for _ in range(threads if target.type == "cpu" else 1)]
+            here = task.build().to(target)  # first: whatever is frozen in it is there once, for the twins too
+            twins = [make_twin(here, sample) for _ in range(threads if target.type == "cpu" else 1)]
+            judge = here
         except CannotStack as wrong:
-            form, target, judge = "loop", torch.device("cpu"), None
+            form, target = "loop", torch.device("cpu")
             notes.append(
                 f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other, on the CPU"
             )
