@@ -41,10 +41,10 @@ _FAMILIES: dict[str, tuple[tuple[str, str], ...]] = {
         (r"^layer1\.", "stages.0."), (r"^layer2\.", "stages.1."), (r"^layer3\.", "stages.2."), (r"^layer4\.", "stages.3."),
     ),
     "_conv_stem.weight": (  # efficientnet-lite-pytorch
-        (r"^_conv_stem\.", "stem.0."), (r"^_bn0\.", "norm0."), (r"^_conv_head\.", "last.0."), (r"^_bn1\.", "norm1."),
-        (r"^_fc\.", "head."), (_B + r"_expand_conv\.", r"blocks.\1.wide.0.0."), (_B + r"_bn0\.", r"blocks.\1.wide.1."),
-        (_B + r"_depthwise_conv\.", r"blocks.\1.depthwise.0."), (_B + r"_bn1\.", r"blocks.\1.norm1."),
-        (_B + r"_project_conv\.", r"blocks.\1.narrow.0."), (_B + r"_bn2\.", r"blocks.\1.norm2."),
+        (r"^_conv_stem\.", "stem.conv."), (r"^_bn0\.", "norm0."), (r"^_conv_head\.", "last.conv."), (r"^_bn1\.", "norm1."),
+        (r"^_fc\.", "head."), (_B + r"_expand_conv\.", r"blocks.\1.wide.0.conv."), (_B + r"_bn0\.", r"blocks.\1.wide.1."),
+        (_B + r"_depthwise_conv\.", r"blocks.\1.depthwise.conv."), (_B + r"_bn1\.", r"blocks.\1.norm1."),
+        (_B + r"_project_conv\.", r"blocks.\1.narrow.conv."), (_B + r"_bn2\.", r"blocks.\1.norm2."),
     ),
 }  # fmt: skip
 _IN_BLOCKS = ((r"\.bn([123])\.", r".norm\1."), (r"\.downsample\.", ".shortcut."))

@@ -175,3 +175,29 @@ def test_the_shipped_backbone_is_small_and_fits():
     with_it, without = digits_vit()(0).init(0), digits_vit(backbone="")(0).init(0)
     same = {n for n in without if np.array_equal(with_it[n], without[n])}
     assert same == {"head.weight", "head.bias"}, "everything but the head comes from the file"
+
+
+def test_the_efficientnet_of_phones_by_its_packages_names():
+    with torch.device("meta"):
+        names = list(EfficientNetLite0(5).state_dict())
+    to = {
+        "stem.conv.": "_conv_stem.",
+        "norm0.": "_bn0.",
+        "last.conv.": "_conv_head.",
+        "norm1.": "_bn1.",
+        "head.": "_fc.",
+    }
+    inside = {
+        "wide.0.conv.": "_expand_conv.", "wide.1.": "_bn0.", "depthwise.conv.": "_depthwise_conv.", "norm1.": "_bn1.",
+        "narrow.conv.": "_project_conv.", "norm2.": "_bn2.",
+    }  # fmt: skip
+    given = []
+    for name in names:
+        start = ".".join(name.split(".")[:2]) + "." if name.startswith("blocks.") else ""
+        ours = inside if start else to
+        rest = name[len(start) :]
+        given.append(
+            start.replace("blocks.", "_blocks.")
+            + next(v + rest[len(k) :] for k, v in ours.items() if rest.startswith(k))
+        )
+    assert list(renamed({n: np.empty(0) for n in given})) == names

@@ -14,17 +14,18 @@ STAGES = (
 NORM_EPS, NORM_MOMENTUM = 1e-3, 0.01
 
 
-class SameConv(nn.Sequential):
+class SameConv(nn.Module):
     """A convolution without bias, padded as TensorFlow pads: on the right and below by one more where that is odd."""
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1, groups: int = 1) -> None:
-        super().__init__(nn.Conv2d(inputs, outputs, size, stride=stride, groups=groups, bias=False))
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, size, stride=stride, groups=groups, bias=False)
         self.size, self.stride = size, stride
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         more = [max((-(-n // self.stride) - 1) * self.stride + self.size - n, 0) for n in (x.shape[3], x.shape[2])]
         sides = [side for n in more for side in (n // 2, n - n // 2)]
-        return super().forward(pad(x, sides) if any(sides) else x)
+        return self.conv(pad(x, sides) if any(sides) else x)
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:

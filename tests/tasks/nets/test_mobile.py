@@ -13,7 +13,7 @@ def test_padding_keeps_the_size_that_tensorflow_gives(side, size, stride):
 
 def test_an_odd_pad_goes_to_the_right_and_below():
     conv = SameConv(1, 1, 3, 2)
-    torch.nn.init.ones_(conv[0].weight)
+    torch.nn.init.ones_(conv.conv.weight)
     x = torch.zeros(1, 1, 4, 4)
     x[..., 0, 0] = 1.0
     assert conv(x)[0, 0].tolist() == [[1.0, 0.0], [0.0, 0.0]], "the first window begins at the corner"

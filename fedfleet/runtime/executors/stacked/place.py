@@ -70,7 +70,7 @@ def open_place(
             model = task.build().to(target)  # first: whatever is frozen in it is there once, for the twins too
             twins, judge = make_twins(task, model, threads if target.type == "cpu" else 1), model
         except CannotStack as wrong:
-            form, target, judge = "loop", torch.device("cpu"), None
+            form, target = "loop", torch.device("cpu")
             notes.append(
                 f"{task.name} cannot be stacked ({wrong}); its clients are trained one after the other, on the CPU"
             )
