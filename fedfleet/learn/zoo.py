@@ -48,7 +48,7 @@ ditto = method(with_own_model, fedavg)
 heterofl = method(heterofl_widths, fedavg)
 fjord = method(ordered_dropout, fedavg)
 timelyfl = method(partial_layers, fedavg)
-biasprompt = method(bias_prompted, fedavgm)
+biasprompt = method(bias_prompted, fedavgm, server_lr=0.3)
 biasprompt_plus = method(surgery, method(bias_prompted, fedavg))
 
 __all__ = [
