@@ -2,29 +2,42 @@
 momentum, Adam, a method with client memory, one with a hook, a hundred different learning rates, and every registered method?
 
     python -m benchmarks.methods [--only NAME ..]                            # CPU: digits_mlp, 50 clients, against inline
-    python -m benchmarks.methods --device cuda --task femnist_cnn --cohort 100 --steps 12 --batch 16 [--tf32] [--jax]
+    python -m benchmarks.methods --device cuda --task femnist_cnn --cohort 100 --steps 12 --batch 16 [--tf32] [--jax] [--pfl]
 
-On a GPU a round ends with the exact sums; --jax times the same FedAvg work as one compiled jit(vmap(scan)) in JAX.
+On a GPU a round ends with the exact sums; --pfl times pfl-research's own FedAvg, FedProx and SCAFFOLD on the same work, --jax
+the same FedAvg work as one compiled jit(vmap(scan)) in JAX.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
+import tempfile
 import time
 from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
+from fedfleet.app.assemble.plan import adapted
 from fedfleet.app.machine.bench import synthetic_task
-from fedfleet.core.labels import RunFacts
-from fedfleet.core.parts import Algorithm
+from fedfleet.app.spec.tables import build_part, resolve_part
+from fedfleet.core.errors import BadInput
+from fedfleet.core.labels import FleetFacts, ModelOf, RunFacts
+from fedfleet.core.parts import Algorithm, Task
 from fedfleet.core.passes import NO_SETTINGS, Drift, LocalPass, Passed, Slot, zeros_like
-from fedfleet.core.registry import builder, names, parameters
+from fedfleet.core.registry import names
+from fedfleet.core.rng import client_keys
+from fedfleet.learn.codecs.integers import int4, int8
 from fedfleet.learn.compose import with_pass
+from fedfleet.learn.compression import compressed
 from fedfleet.learn.terms import with_term
 from fedfleet.learn.zoo import fedavg
 from fedfleet.runtime.executors.bench import Bench, algorithm_jobs, compare_algorithm, fold_work, timed
 from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.executors.stacked.forms import candidates
+from fedfleet.tasks.anatomy import model_facts
+from fedfleet.tasks.narrowing import shape_at
 
 CONTROL = Slot("control", zeros_like)
 
@@ -62,34 +75,65 @@ def many_rates(algorithm: Algorithm) -> Algorithm:
     return replace(algorithm, local=local, name="own rates")
 
 
-def registered(batch: int, clients: int) -> dict[str, Algorithm]:
-    """Every registered method that can be built from its defaults and whose clients train in stacks; FedAvg first."""
-    found: dict[str, Algorithm] = {}
+Work = tuple[Algorithm, Task]  # a method, and the task as it trains it
+
+
+def registered(task: Task, batch: int, clients: int) -> dict[str, Work]:
+    """Every registered method that takes this model and whose clients train in stacks; FedAvg first."""
+    facts: dict[Any, Any] = {
+        RunFacts: RunFacts(clients, 0, 100),
+        ModelOf: cache(lambda: model_facts(task)),
+        FleetFacts: FleetFacts(cache(partial(shape_at, task)), client_keys(clients)),
+    }
+    found: dict[str, Work] = {}
     for name in sorted(names("algorithms"), key=lambda n: (n != "fedavg", n)):
-        build = builder("algorithms", name)
-        facts = {n: RunFacts(clients, 0, 100) for n, (hint, _) in parameters(build).items() if hint is RunFacts}
-        open_ones = [n for n, (_, p) in parameters(build).items() if p.default is p.empty and n not in facts]
-        if open_ones:
-            print(f"{name:<12} needs {', '.join(open_ones)}, and is left out")
+        try:
+            table = resolve_part("algorithms", {"use": name, "lr": 0.01, "batch": batch}, name)
+            made: Algorithm = build_part("algorithms", table, facts)
+            fitted = adapted(made, task, 0)
+            made.init(fitted.init(0))
+        except BadInput as wrong:
+            print(f"{name:<16} is left out: {wrong}")
             continue
-        made = build(lr=0.01, batch=batch, **facts)
         if not made.pooled and isinstance(made.local(0, NO_SETTINGS), LocalPass):
-            found[name] = made
+            found[name] = made, fitted
     return found
 
 
-def methods(batch: int, clients: int) -> dict[str, Algorithm]:
+def methods(task: Task, batch: int, clients: int) -> dict[str, Work]:
     """The methods by name."""
     plain: dict[str, Any] = {"lr": 0.01, "batch": batch}
     base = fedavg(**plain)
-    return {
-        **registered(batch, clients),
+    more = {
+        "int8 up": compressed(base, up=[int8()]),
+        "int4 up, feedback": compressed(base, up=[int4()], feedback=True),
         "momentum": fedavg(momentum=0.9, **plain),
         "adam": fedavg(lr=0.001, batch=batch, optimiser="adam"),
         "memory": controlled(base),
         "after hook": with_pass(base, "", lambda p: replace(p, after=(_clip,))),
         "own rates": many_rates(base),
     }
+    return registered(task, batch, clients) | {name: (algorithm, task) for name, algorithm in more.items()}
+
+
+def pfl_rounds(asked: argparse.Namespace) -> dict[str, float]:
+    """Seconds of a round of the same work by pfl-research, for the methods that it has; nothing where it is not installed."""
+    from benchmarks.peers.making import make_work
+    from benchmarks.peers.systems import Entry, carry_out
+    from benchmarks.peers.work import Work as Sizes
+
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = Sizes(asked.task, asked.cohort, asked.steps, asked.batch, 0.01, 2, 5, asked.device, asked.tf32)
+        make_work(Path(folder), sizes)
+        for name in ("fedavg", "fedprox", "scaffold"):
+            entry = Entry("pfl", name, "pfl_side", {"threads": 1, "method": name})
+            outcome = carry_out(entry, Path(folder), sys.executable, 240.0)
+            if outcome.failed:
+                print(f"pfl {name}: {outcome.failed}")
+            else:
+                found[name] = sorted(outcome.seconds)[len(outcome.seconds) // 2]
+    return found
 
 
 def jax_round(bench: Bench, repeats: int, tf32: bool) -> float:
@@ -151,6 +195,7 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tf32", action="store_true")
     parser.add_argument("--jax", action="store_true")
+    parser.add_argument("--pfl", action="store_true")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--only", nargs="+", default=())
     asked = parser.parse_args()
@@ -158,18 +203,20 @@ def main() -> None:
     bench = Bench(task, asked.cohort, asked.steps, asked.batch, asked.device, 1, asked.tf32, "merged", asked.repeats)
     what = f"{asked.task}, {asked.cohort} clients x {asked.steps} steps x {asked.batch}, {asked.device}"
     print(f"{what}{', tf32' if asked.tf32 else ''}")
-    chosen = {n: a for n, a in methods(asked.batch, asked.cohort).items() if not asked.only or n in asked.only}
+    chosen = {n: a for n, a in methods(task, asked.batch, asked.cohort).items() if not asked.only or n in asked.only}
     if asked.device == "cpu":
         _on_cpu(bench, chosen)
         return
     import torch
 
-    base, execute = 0.0, stacked(task, device=asked.device, tf32=asked.tf32)
-    for name, algorithm in chosen.items():
-        jobs = algorithm_jobs(bench, algorithm)
+    base, plain = 0.0, stacked(task, device=asked.device, tf32=asked.tf32)
+    theirs = pfl_rounds(asked) if asked.pfl else {}
+    for name, (algorithm, fitted) in chosen.items():
+        execute = plain if fitted is task else stacked(fitted, device=asked.device, tf32=asked.tf32)
+        jobs = algorithm_jobs(replace(bench, task=fitted), algorithm)
         # What is priced by its values is trained before it is known who arrives, and folded from reports.
-        in_place = None if algorithm.priced_by_value else fold_work(execute, algorithm, task, jobs)
-        work = in_place or (lambda jobs=jobs: list(execute.train(jobs)))
+        in_place = None if algorithm.priced_by_value else fold_work(execute, algorithm, fitted, jobs)
+        work = in_place or (lambda run=execute.train, jobs=jobs: list(run(jobs)))
         start = time.perf_counter()
         for _ in range(3):  # recording, and memory that is there
             work()
@@ -178,7 +225,8 @@ def main() -> None:
         seconds, _ = timed(work, asked.device, asked.repeats)
         base = base or seconds
         print(
-            f"{name:<12} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg, warming up {warm:.1f} s",
+            f"{name:<18} {1000 * seconds:8.1f} ms a round, {seconds / base:5.2f}x fedavg, warming up {warm:.1f} s"
+            + (f", pfl {1000 * theirs[name]:.0f} ms: {theirs[name] / seconds:.1f}x" if name in theirs else ""),
             flush=True,
         )
     if asked.jax:
@@ -189,11 +237,12 @@ def main() -> None:
 
 
 def _on_cpu(bench: Bench, chosen: dict[str, Algorithm]) -> None:
-    for name, algorithm in chosen.items():
-        found = [compare_algorithm(replace(bench, form=f, threads=n), algorithm) for f, n in candidates("cpu", 2)]
+    for name, (algorithm, fitted) in chosen.items():
+        own = replace(bench, task=fitted)
+        found = [compare_algorithm(replace(own, form=f, threads=n), algorithm) for f, n in candidates("cpu", 2)]
         best = min(found, key=lambda c: c.stacked_seconds)
         naive = min(c.naive_seconds for c in found)
-        print(f"{name:<12} inline {1000 * naive:7.1f} ms, stacked {1000 * best.stacked_seconds:6.1f} ms ({best.form}): "
+        print(f"{name:<18} inline {1000 * naive:7.1f} ms, stacked {1000 * best.stacked_seconds:6.1f} ms ({best.form}): "
               f"{naive / best.stacked_seconds:5.2f}x, apart {best.max_rel_difference:.1e}", flush=True)  # fmt: skip
 
 
