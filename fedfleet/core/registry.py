@@ -42,12 +42,12 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "heterofl": "fedfleet.learn.zoo:heterofl",
         "fjord": "fedfleet.learn.zoo:fjord",
         "timelyfl": "fedfleet.learn.zoo:timelyfl",
+        "biasprompt": "fedfleet.learn.zoo:biasprompt",
+        "biasprompt_plus": "fedfleet.learn.zoo:biasprompt_plus",
     },
     "selectors": {
         "uniform": "fedfleet.choose.uniform:uniform",
         "timely": "fedfleet.choose.timely:timely",
-        "biasprompt": "fedfleet.learn.zoo:biasprompt",
-        "biasprompt_plus": "fedfleet.learn.zoo:biasprompt_plus",
     },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.demo.study import CLIENTS, COHORT, DEADLINE, FLEETS, ROUNDS, TARGET, Runs, result_row
+from fedfleet.app.pages.demo_methods import methods_page
 from fedfleet.app.pages.demo_users import users_page
 from fedfleet.app.pages.figures import accuracy_over_time, rounds_timeline, who_took_part
 from fedfleet.app.pages.html import figure, page, table
@@ -20,10 +21,13 @@ from fedfleet.measure.tasks import task_table
 Metrics = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by fleet and name, each as `fedfleet measure` answers it
 
 
-def write_demo(out: Path, runs: Runs, metrics: Metrics, users: Mapping[str, Finished]) -> Path:
-    """Write the report of every run and the two pages of the demo; returns the first page."""
-    for done in (*runs.values(), *users.values()):
+def write_demo(
+    out: Path, runs: Runs, metrics: Metrics, users: Mapping[str, Finished], methods: Mapping[str, Finished]
+) -> Path:
+    """Write the report of every run and the three pages of the demo; returns the first page."""
+    for done in (*runs.values(), *users.values(), *methods.values()):
         write_report(done)
+    (out / "methods.html").write_text(methods_page(methods))
     (out / "users.html").write_text(users_page(users))
     path = out / "report.html"
     path.write_text(fleets_page(runs, metrics))
@@ -136,6 +140,8 @@ def _fleets(runs: Runs) -> str:
 
 def _next_steps() -> str:
     return (
+        '<h2>Six methods, one fleet</h2><p>FedAvg is one method of many: <a href="methods.html">see what five others make of the middle fleet '
+        "in the same hours</a>.</p>"
         '<h2>One person, several devices</h2><p>Several devices often belong to one person, and may then share samples: <a href="users.html">see what that '
         "changes</a>.</p>"
         "<h2>Try it yourself</h2><p>Every run above is a folder under <code>runs/</code> beside this page, with its spec, journal, model "

@@ -114,7 +114,7 @@ def shown_measures(answer: dict[str, Any]) -> str:
 
 
 def shown_demo(answer: dict[str, Any]) -> str:
-    """The demo's results as two tables, and where its report is."""
+    """The demo's results as three tables, and where its report is."""
     lines = [
         f"{'fleet':<10} {'pacing':<10} {'accuracy':>9} {'virtual time':>14} {'failed rounds':>14} {'never took part':>16}"
     ]
@@ -126,6 +126,11 @@ def shown_demo(answer: dict[str, Any]) -> str:
     lines += ["", f"{'users, method':<22}  {'accuracy':>8}  {'virtual time':>13}"]
     lines += [
         f"{r['method']:<22}  {percent(r['accuracy']):>8}  {span(r['virtual_seconds']):>13}" for r in answer["users"]
+    ]
+    lines += ["", f"{'middle fleet, method':<22}  {'accuracy':>8}  {'sent up':>13}  {'sent down':>13}"]
+    lines += [
+        f"{r['method']:<22}  {percent(r['accuracy']):>8}  {size(r['bytes_up']):>13}  {size(r['bytes_down']):>13}"
+        for r in answer["methods"]
     ]
     return "\n".join([*lines, "", f"report: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
 
