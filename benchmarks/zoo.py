@@ -40,6 +40,7 @@ _VIT = {
 _LATE = {"use": "deadline", "cohort": 10, "seconds": 60.0, "max_staleness": 5}
 # What a method needs beside its defaults: another pacing, whoever hands out parts of a model, another model (by task).
 SPECIAL: dict[str, dict[str, Any]] = {
+    "centralized": {"trips": 30},  # each is a pass over everybody's data
     "fedbuff": {"pace": {"use": "buffered", "k": 10, "concurrency": 20}},
     "fedasync": {"pace": {"use": "buffered", "k": 1, "concurrency": 20}, "evaluate_every": 50},
     "stale_fedavg": {"pace": _LATE},
@@ -61,7 +62,11 @@ def spec_of(task: str, method: str, seed: int) -> dict[str, Any]:
         "algorithm": {"use": method},
         "pace": special.get("pace", {"use": "readiness", "cohort": setting["cohort"]}),
         "choose": special.get("choose", {"use": "uniform"}),
-        "stop": {"rounds": 10 * TRIPS, "updates": TRIPS, "evaluate_every": special.get("evaluate_every", 5)},
+        "stop": {
+            "rounds": 10 * TRIPS,
+            "updates": special.get("trips", TRIPS),
+            "evaluate_every": special.get("evaluate_every", 5),
+        },
         "run": {"execute": "stacked"},
     }
 
