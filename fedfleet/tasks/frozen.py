@@ -61,7 +61,7 @@ def frozen(task: Task, travels: Names, seed: int) -> Task:
     def init(seed: int) -> Tree:
         return {n: v for n, v in inner.init(seed).items() if travels(n)}
 
-    return replace(task, build=build, init=init, frozen={**task.frozen, **held})
+    return replace(task, build=build, init=init, frozen={**task.frozen, **held}, narrow=None)
 
 
 def hold(module: nn.Module, held: Tree) -> nn.Module:

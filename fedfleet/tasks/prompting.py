@@ -89,7 +89,7 @@ def _with(task: Task, change: Callable[[Any], Any], renamed: Callable[[Tree], Tr
     def init(seed: int) -> Tree:
         return {**first_parameters(build, seed), **renamed(inner.init(seed))}
 
-    return replace(task, build=build, init=init, frozen=renamed(task.frozen))
+    return replace(task, build=build, init=init, frozen=renamed(task.frozen), narrow=None)
 
 
 def _tokens(module: Vit, length: int) -> Vit:

@@ -9,7 +9,8 @@ from torch import nn
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Task
-from fedfleet.tasks.digits import digits_logreg, digits_vit
+from fedfleet.tasks.digits import digits_logreg, digits_mlp, digits_vit
+from fedfleet.tasks.frozen import frozen
 from fedfleet.tasks.motion import har_cnn
 from fedfleet.tasks.nets.attention import vit_b16
 from fedfleet.tasks.prompting import Border, fast_weights, head_of, prompted
@@ -109,3 +110,10 @@ def test_the_upload_of_vit_b16_is_what_the_paper_counts(length, classes, fast):
     assert sum(counts.values()) == fast
     if (length, classes) == (12, 600):
         assert plain == 86_260_056 and round(100 * fast / plain, 2) == 0.78
+
+
+def test_a_task_that_was_changed_has_one_size():
+    """Its builder at another width would be that of the model without prompts."""
+    task = prompted(digits_mlp()(0), 2, 0.2)
+    assert digits_mlp()(0).narrow is not None and task.narrow is None
+    assert frozen(digits_mlp()(0), lambda name: True, 0).narrow is None

@@ -14,7 +14,16 @@ from fedfleet.app.terminal.text import percent, size, span
 
 def methods_page(runs: Mapping[str, Finished]) -> str:
     """The page."""
-    head = ["method", "what it does", "accuracy", f"time to {TARGET:.0%}", "models made", "sent up", "sent down", "time wasted"]
+    head = [
+        "method",
+        "what it does",
+        "accuracy",
+        f"time to {TARGET:.0%}",
+        "models made",
+        "sent up",
+        "sent down",
+        "time wasted",
+    ]
     rows = []
     for name, done in runs.items():
         r = result_row(name, done)
