@@ -1,6 +1,6 @@
 """Every registered method with its defaults on three datasets: accuracy, traffic, virtual and wall time, over seeds.
 
-    python -m benchmarks.zoo [--tasks digits_mlp chars74k_cnn wisdm_cnn] [--methods fedavg scaffold ..] [--seeds 3] [--workers 2]
+    python -m benchmarks.zoo [--tasks digits_mlp chars74k_cnn wisdm_cnn] [--methods fedavg scaffold ..] [--seeds 3] [--workers 2] [--device cuda]
                              [--out FILE.json]
 
 All methods of one dataset meet the same fleet, the same partition and the same number of tasks; methods that are
@@ -52,7 +52,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 }
 
 
-def spec_of(task: str, method: str, seed: int) -> dict[str, Any]:
+def spec_of(task: str, method: str, seed: int, device: str = "cpu") -> dict[str, Any]:
     """The spec of one run."""
     setting, special = TASKS[task], SPECIAL.get(method, {})
     return {
@@ -67,11 +67,11 @@ def spec_of(task: str, method: str, seed: int) -> dict[str, Any]:
             "updates": special.get("trips", TRIPS),
             "evaluate_every": special.get("evaluate_every", 5),
         },
-        "run": {"execute": "stacked"},
+        "run": {"execute": "stacked", "device": device},
     }
 
 
-def one(task: str, method: str, seed: int) -> dict[str, Any]:
+def one(task: str, method: str, seed: int, device: str) -> dict[str, Any]:
     """One run, as a row; a failure is a row too."""
     import warnings
 
@@ -84,7 +84,7 @@ def one(task: str, method: str, seed: int) -> dict[str, Any]:
     row: dict[str, Any] = {"task": task, "method": method, "seed": seed}
     start = time.perf_counter()
     try:
-        m: Mapping[str, Any] = fedfleet.run(spec_of(task, method, seed)).metrics
+        m: Mapping[str, Any] = fedfleet.run(spec_of(task, method, seed, device)).metrics
     except Exception as wrong:
         return row | {"failed": f"{type(wrong).__name__}: {wrong}", "trace": traceback.format_exc()[-2000:]}
     names = (
@@ -132,13 +132,19 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     from fedfleet.core.registry import names
 
     for name in _ONE_THREAD:
         os.environ.setdefault(name, "1")
-    wanted = [(t, m, s) for s in range(asked.seeds) for t in asked.tasks for m in asked.methods or names("algorithms")]
+    wanted = [
+        (t, m, s, asked.device)
+        for s in range(asked.seeds)
+        for t in asked.tasks
+        for m in asked.methods or names("algorithms")
+    ]
     rows: list[dict[str, Any]] = []
     with ProcessPoolExecutor(asked.workers, get_context("spawn")) as pool:
         for done in as_completed([pool.submit(one, *case) for case in wanted]):

@@ -45,7 +45,9 @@ def portions(compute: Floats, transfer: Floats, upload: Floats, latency: Floats,
     >>> portions(*(np.array([v]) for v in (60.0, 30.0, 20.0, 0.0)), seconds=60.0)
     array([0.5])
     """
-    with np.errstate(divide="ignore", invalid="ignore"):  # a device that cannot do it at all takes for ever
+    with np.errstate(
+        divide="ignore", invalid="ignore", over="ignore"
+    ):  # a device that cannot do it at all takes for ever
         work, up = compute - latency, upload - latency
         always = transfer - up + work / TRAINING_PASSES
         less = up + work * (1.0 - 1.0 / TRAINING_PASSES)

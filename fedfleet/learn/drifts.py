@@ -7,6 +7,7 @@ the difference; FedDyn tilts each client's objective so that all of them have th
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
@@ -14,9 +15,9 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.folding import Aggregate
 from fedfleet.core.labels import RunFacts
-from fedfleet.core.limits import Positive
+from fedfleet.core.limits import Positive, Share
 from fedfleet.core.parts import Algorithm
-from fedfleet.core.passes import NO_SETTINGS, Carried, Drift, LocalPass, Passed, Pull, Slot, Tensors
+from fedfleet.core.passes import NO_SETTINGS, After, Carried, Drift, LocalPass, Passed, Pull, Slot, Tensors
 from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Tree
 from fedfleet.learn.compose import set_apart, with_extra, with_pass
@@ -49,7 +50,7 @@ def column(values: Any, like: Any) -> Any:
 # ---- SCAFFOLD ---------------------------------------------------------------------------------------------------
 
 
-def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFacts) -> Algorithm:
+def controlled(algorithm: Algorithm, *, strength: Share = 1.0, server_lr: Positive = 1.0, facts: RunFacts) -> Algorithm:
     """SCAFFOLD: clients step along g - c_k + c, where c_k remembers their own mean gradient and c everybody's.
 
     Karimireddy et al. 2020, option II: after K steps of rate r, c_k <- c_k - c + (w_start - w_end) / (K r). The server adds
@@ -85,7 +86,9 @@ def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFac
 
     scaled = with_rule(algorithm, lambda server, mean: ({}, {n: server_lr * v for n, v in mean.items()}))
     corrected = with_pass(
-        with_term(algorithm, _TOWARDS_ALL), "it can have no control variates", lambda p: _remembering(p, algorithm.name)
+        with_term(algorithm, _towards_all(strength)),
+        "it can have no control variates",
+        lambda p: _remembering(p, algorithm.name, strength),
     )
     found = replace(
         with_extra(corrected, _controls),
@@ -98,41 +101,52 @@ def controlled(algorithm: Algorithm, *, server_lr: Positive = 1.0, facts: RunFac
     return found
 
 
-def _remembering(local: LocalPass, name: str) -> LocalPass:
+def _remembering(local: LocalPass, name: str, strength: float) -> LocalPass:
     linear = local.optimiser.linear
     if linear is None or linear.momentum or local.then is not None:
         raise BadInput(
             f"scaffold needs plain steps around {name}, for only then the way walked is the mean gradient; "
             'set optimiser = "sgd" and momentum = 0'
         )
-    return replace(local, slots=(*local.slots, _CONTROL), after=(*local.after, _move_controls))
+    return replace(local, slots=(*local.slots, _CONTROL), after=(*local.after, _move_controls(strength)))
 
 
 def _controls(server: ServerState) -> Tree:
     return {n: v for n, v in server.extra.items() if n.startswith(_BESIDE)}
 
 
-def _towards_all(start: Tensors, carried: Carried) -> Tensors:
-    del start
-    return {n: carried.given[_BESIDE + n] - own for n, own in carried.memory["control"].items()}
+@cache  # once for each strength: passes are compared by value
+def _towards_all(strength: float) -> Drift:
+    def term(start: Tensors, carried: Carried) -> Tensors:
+        del start
+        return {n: strength * (carried.given[_BESIDE + n] - own) for n, own in carried.memory["control"].items()}
+
+    return Drift(term)
 
 
-def _move_controls(passed: Passed) -> Passed:
-    """c_k <- c_k - c - update / (K r); what goes up is the change over the report's weight, since the fold multiplies by it."""
-    update, control = dict(passed.update), dict[str, Any]()
-    for name, own in passed.memory["control"].items():
-        everyones = passed.given[_BESIDE + name]
-        if name not in passed.update:  # it stays at home, and is not corrected
-            control[name], update[_BESIDE + name] = own, own * 0.0
-            continue
-        # Few passes over memory: the change with its sign turned round is made once.
-        back = everyones.addcmul(passed.update[name], column(1.0 / (passed.rates * passed.steps), own))
-        control[name] = own - back
-        update[_BESIDE + name] = back * column(-1.0 / passed.weight, own)
-    return replace(passed, update=update, memory={**passed.memory, "control": control})
+@cache
+def _move_controls(strength: float) -> After:
+    """c_k <- -update / (K r) - strength (c - c_k), the mean gradient without its correction; what goes up is the change over the
+    report's weight, since the fold multiplies by it."""
+
+    def move(passed: Passed) -> Passed:
+        update, control = dict(passed.update), dict[str, Any]()
+        for name, own in passed.memory["control"].items():
+            everyones = passed.given[_BESIDE + name]
+            if name not in passed.update:  # it stays at home, and is not corrected
+                control[name], update[_BESIDE + name] = own, own * 0.0
+                continue
+            # Few passes over memory: the change with its sign turned round is made once.
+            back = own.lerp(everyones, strength)
+            back.addcmul_(passed.update[name], column(1.0 / (passed.rates * passed.steps), own))
+            control[name] = own - back
+            update[_BESIDE + name] = back * column(-1.0 / passed.weight, own)
+        return replace(passed, update=update, memory={**passed.memory, "control": control})
+
+    return move
 
 
-_CONTROL, _TOWARDS_ALL = Slot("control", zero_weights), Drift(_towards_all)
+_CONTROL = Slot("control", zero_weights)
 
 # ---- FedDyn -----------------------------------------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ def test_without_any_of_it_the_algorithm_is_itself():
 @pytest.mark.parametrize("name", [n for n in names("algorithms") if n != "centralized"])
 @pytest.mark.parametrize("execute", [inline, stacked])
 def test_codecs_go_around_every_algorithm(name, execute):
-    setup = assembled(name, **CODED)
+    # What was lost of a slice cannot be added to the next one, of another width.
+    setup = assembled(name, **{**CODED, "feedback": name != "fjord"})
     check_algorithm(setup.plan.algorithm, setup.task, execute(setup.task))
 
 

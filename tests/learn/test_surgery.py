@@ -103,7 +103,7 @@ def test_the_velocity_goes_on_without_fresh_reports():
 
 
 def test_a_commit_adds_velocity_and_late_part_and_remembers_the_velocity():
-    algorithm = surgery(fedavg(), form="sum", server_momentum=0.5)
+    algorithm = surgery(fedavg(), form="sum", server_momentum=0.5, server_lr=1.0)
     server = algorithm.init(flat(0.0, 0.0))
     for value in (1.0, 3.0):
         acc = folding.zero(algorithm.fold, server)
@@ -126,5 +126,5 @@ def test_an_update_that_was_sorted_before_is_refused():
 
 
 def test_without_momentum_and_late_reports_it_is_fedavg_to_the_last_bit():
-    plus = trained(fedavg_plus(server_momentum=0.0), rounds=3)[0]
+    plus = trained(fedavg_plus(server_momentum=0.0, server_lr=1.0), rounds=3)[0]
     assert models(plus) == models(trained(fedavg(), rounds=3)[0])

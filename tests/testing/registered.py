@@ -43,9 +43,13 @@ def fitting_task(algorithm: str):
     return FITTING.get(algorithm, {"use": "digits_logreg"})
 
 
-def assembled(algorithm: str, **settings: object):
+def assembled(algorithm: str, task: dict[str, object] | None = None, **settings: object):
     """A small run of this algorithm, put together as any run is: its plan, and the task as the algorithm trains it."""
-    table = {"task": fitting_task(algorithm), "algorithm": {"use": algorithm, **settings}, "world": {"clients": 8}}
+    table = {
+        "task": task or fitting_task(algorithm),
+        "algorithm": {"use": algorithm, **settings},
+        "world": {"clients": 8},
+    }
     return assemble(resolve({**table, "pace": {"cohort": 3}, "stop": {"rounds": 5}}))
 
 

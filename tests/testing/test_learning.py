@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from fedfleet import testing
-from fedfleet.app.spec.tables import build_part
 from fedfleet.core.folding import Entry
 from fedfleet.core.records import Cost, Report, ServerState
 from fedfleet.core.registry import names
@@ -14,15 +13,16 @@ from fedfleet.learn.zoo import fedavg
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
 from tests.testing.models import TASKS
-from tests.testing.registered import built, fitting_task
+from tests.testing.registered import assembled, built
 
 SERVER = ServerState({"a": np.zeros(3, np.float32)})
 
 
 @pytest.mark.parametrize("name", names("algorithms"))
 def test_algorithms(name):
-    task = build_part("tasks", fitting_task(name))(0)
-    testing.check_algorithm(built("algorithms", name), task, inline(task))
+    setup = assembled(name)
+    algorithm = replace(setup.plan.algorithm, pooled=False)
+    testing.check_algorithm(algorithm, setup.task, inline(setup.task))
 
 
 @pytest.mark.parametrize("name", names("folds"))

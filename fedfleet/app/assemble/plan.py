@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedfleet.app.assemble.batches import check_batches
+from fedfleet.app.assemble.beginnings import check_beginnings
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
@@ -48,6 +49,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
     check_batches(made, plan, world)
+    check_beginnings(plan)
     _check_least(plan)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)

@@ -15,7 +15,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="The folder to write; an earlier demo there is replaced.")] = Path("demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Train on three fleets, from mild to severe, under two pacing policies, and by six methods; writes an HTML report. About a minute."""
+    """Train on three fleets, from mild to severe, and by six methods; writes an HTML report. About a minute."""
     from fedfleet.app.demo import methods, study, users
     from fedfleet.app.demo.folder import take_demo_folder
     from fedfleet.app.pages.demo import write_demo

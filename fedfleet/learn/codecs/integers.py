@@ -66,7 +66,8 @@ def channels(shape: tuple[int, ...]) -> int:
 def _rounded(flat: Any, where: Any, leaf: int, bits: int, rounding: Rounding) -> tuple[Any, Any]:
     """The integers of one leaf as floats, and its scales; `flat` is [clients, channels, numbers]."""
     most = float(2 ** (bits - 1) - 1)
-    scales = flat.abs().amax(2) / most
+    peaks = flat.abs().amax(2)
+    scales = peaks / peaks.new_full((), most)  # a tensor there: by a number accelerators multiply with its reciprocal
     levels = flat / scales.where(scales != 0, scales.new_ones(())).unsqueeze(2)
     if rounding == "stochastic":
         whole = levels.reshape(len(levels), -1)

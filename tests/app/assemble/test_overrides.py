@@ -146,7 +146,7 @@ def test_a_setting_that_says_what_holds_anyway_is_let_pass():
 def mixed_run(use, execute, overrides):
     """A short run of six clients, and its assembled parts."""
     world = {"clients": 6, "devices": "spread", "data": {"use": "dirichlet", "alpha": 1.0}}
-    table = {"seed": 2, "task": fitting_task(use), "algorithm": {"use": use, "epochs": 1}, "world": world}
+    table = {"seed": 2, "task": fitting_task(use), "algorithm": {"use": use, "epochs": 1, "lr": 0.1}, "world": world}
     setup = assemble(
         resolve(
             {**table, "pace": {"cohort": 6}, "stop": {"rounds": 2}, "run": {"execute": execute}, "override": overrides}
