@@ -50,15 +50,18 @@ def column(values: Any, like: Any) -> Any:
 # ---- SCAFFOLD ---------------------------------------------------------------------------------------------------
 
 
-def controlled(algorithm: Algorithm, *, strength: Share = 1.0, server_lr: Positive = 1.0, facts: RunFacts) -> Algorithm:
+def controlled(
+    algorithm: Algorithm, *, strength: Share = 0.25, server_lr: Positive = 1.0, facts: RunFacts
+) -> Algorithm:
     """SCAFFOLD: clients step along g - c_k + c, where c_k remembers their own mean gradient and c everybody's.
 
     Karimireddy et al. 2020, option II: after K steps of rate r, c_k <- c_k - c + (w_start - w_end) / (K r). The server adds
     server_lr times the mean update to the model, and the sum of all changes of c_k, over the number of clients in the fleet,
     to c, so that c stays the mean of all c_k. Both links carry twice the model. Reports count alike, as in the paper; with
-    weigh = "samples" those of the model do not, and c does not change. The default `lr` is half of FedAvg's: with few clients a
-    round the corrections are old, and large steps along them do not settle. It needs plain SGD: after steps with momentum or
-    Adam the way walked says nothing about the mean gradient.
+    weigh = "samples" those of the model do not, and c does not change. The paper's `strength` is 1: clients step along
+    g + strength (c - c_k). Where a fifth of the fleet or less takes part in a round, corrections are several rounds old, and whole
+    ones drove two of our three networks to chance at every rate that learnt (benchmarks/RESULTS.md); hence a quarter, beside half of
+    FedAvg's `lr`. It needs plain SGD: after steps with momentum or Adam the way walked says nothing about the mean gradient.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> one = controlled(fedavg(), facts=RunFacts(clients=10, seed=0, rounds=5))
