@@ -59,8 +59,8 @@ def controlled(
     server_lr times the mean update to the model, and the sum of all changes of c_k, over the number of clients in the fleet,
     to c, so that c stays the mean of all c_k. Both links carry twice the model. Reports count alike, as in the paper; with
     weigh = "samples" those of the model do not, and c does not change. The paper's `strength` is 1: clients step along
-    g + strength (c - c_k). Where a fifth of the fleet or less takes part in a round, corrections are several rounds old, and whole
-    ones drove two of our three networks to chance at every rate that learnt (benchmarks/RESULTS.md); hence a quarter, beside half of
+    g + strength (c - c_k). With a fifth of the fleet a round corrections are several rounds old, and whole ones drove chars74k_cnn
+    at rates of 0.05 and 0.1, and wisdm_cnn at 0.1, to chance (benchmarks/RESULTS.md); hence a quarter of them, beside half of
     FedAvg's `lr`. It needs plain SGD: after steps with momentum or Adam the way walked says nothing about the mean gradient.
 
     >>> from fedfleet.learn.averaging import fedavg
