@@ -58,7 +58,10 @@ def test_a_clients_control_is_its_mean_gradient():
 
 
 LIKE = {"lr": 0.1, "epochs": 1, "batch": 1}  # four steps a round
-AGAINST_DRIFT = {"scaffold": scaffold(facts=THREE, **LIKE), "feddyn": feddyn(alpha=2.0, facts=THREE, **LIKE)}
+AGAINST_DRIFT = {
+    "scaffold": scaffold(strength=1.0, facts=THREE, **LIKE),
+    "feddyn": feddyn(alpha=2.0, facts=THREE, **LIKE),
+}
 
 
 @pytest.mark.parametrize("name", AGAINST_DRIFT)

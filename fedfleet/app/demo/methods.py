@@ -11,7 +11,7 @@ from fedfleet.app.spec import resolve
 from fedfleet.app.terminal.progress import progress
 from fedfleet.measure.learning import time_to_accuracy
 
-FLEET, TARGET, HOURS = "middle", 0.8, 12
+FLEET, TARGET, HOURS = "middle", 0.8, 4
 _MOST = 10_000  # rounds: the hours end first
 _DEADLINE: dict[str, Any] = {"use": "deadline", "cohort": COHORT, "seconds": DEADLINE}
 _LOCAL: dict[str, Any] = {"lr": 0.2, "epochs": 3}
@@ -19,7 +19,7 @@ _LOCAL: dict[str, Any] = {"lr": 0.2, "epochs": 3}
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     "FedAvg": ("The mean of what clients learnt.", {"algorithm": {"use": "fedavg", **_LOCAL}}),
     "FedProx": ("Clients stay near the model that they were given.", {"algorithm": {"use": "fedprox", "mu": 0.1, **_LOCAL}}),
-    "SCAFFOLD": ("Clients correct their direction by what the others learn.", {"algorithm": {"use": "scaffold", **_LOCAL}}),
+    "FedAdam": ("The server takes larger steps where updates are small.", {"algorithm": {"use": "fedadam", **_LOCAL}}),
     "FedAvg, INT4": (
         "What goes up has four bits a number, and clients remember what rounding took; what goes down has eight.",
         {"algorithm": {"use": "fedavg", "up": ["int4"], "feedback": True, "down": ["int8"], **_LOCAL}},
