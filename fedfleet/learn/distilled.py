@@ -112,7 +112,9 @@ def low_rank(stack: Any, energy: Any) -> tuple[Any, Any]:
     tall = stack.flatten(2)
     rows, width = tall.shape[1:]
     short = tall if rows <= width else tall.transpose(1, 2)
-    values, vectors = torch.linalg.eigh(short @ short.transpose(1, 2))  # ascending
+    gram = short @ short.transpose(1, 2)
+    fit = gram.isfinite().all(2).all(1)  # a client that diverged is refused when its report is folded; the others go on
+    values, vectors = torch.linalg.eigh(torch.where(fit.reshape(-1, 1, 1), gram, torch.zeros_like(gram)))  # ascending
     held = values.double().clamp(min=0.0).flip(1).cumsum(1)
     rank = ((held < energy.double() * held[:, -1:]).sum(1) + 1).clamp(max=min(rows, width))
     numbers = rank * (rows + width)
@@ -120,5 +122,5 @@ def low_rank(stack: Any, energy: Any) -> tuple[Any, Any]:
     basis = vectors * kept.unsqueeze(1)
     near = basis @ (basis.transpose(1, 2) @ short)
     near = (near if rows <= width else near.transpose(1, 2)).reshape(stack.shape)
-    whole = (numbers >= rows * width).reshape(-1, *(1,) * (stack.dim() - 1))
+    whole = ((numbers >= rows * width) | ~fit).reshape(-1, *(1,) * (stack.dim() - 1))
     return torch.where(whole, stack, near), numbers.clamp(max=rows * width).cpu().numpy()

@@ -115,3 +115,12 @@ def test_two_models_cost_twice_the_samples():
 def test_it_takes_no_loss_of_somebodys_own():
     with pytest.raises(BadInput, match="objective of its own"):
         with_loss(fedkd(facts=FACTS), Loss(lambda outputs, labels: outputs))
+
+
+def test_a_client_that_diverged_spoils_nobody_elses_matrices():
+    rng = np.random.default_rng(0)
+    stack = torch.from_numpy(rng.normal(size=(3, 6, 4)).astype(np.float32))
+    alone, _ = low_rank(stack, torch.tensor([0.9] * 3).unsqueeze(1))
+    stack[1, 2, 3] = torch.nan
+    found, _ = low_rank(stack, torch.tensor([0.9] * 3).unsqueeze(1))
+    assert torch.equal(found[[0, 2]], alone[[0, 2]]) and torch.isnan(found[1]).any()
