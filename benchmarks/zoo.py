@@ -63,7 +63,7 @@ def spec_of(task: str, method: str, seed: int, device: str = "cpu") -> dict[str,
         "pace": special.get("pace", {"use": "readiness", "cohort": setting["cohort"]}),
         "choose": special.get("choose", {"use": "uniform"}),
         "stop": {
-            "rounds": 10 * TRIPS,
+            "rounds": 10 * TRIPS if "pace" in special else TRIPS // setting["cohort"],
             "updates": special.get("trips", TRIPS),
             "evaluate_every": special.get("evaluate_every", 5),
         },

@@ -18,11 +18,11 @@ from fedfleet.core.records import ServerState
 from fedfleet.core.trees import Array, Tree
 
 
-def with_momentum(algorithm: Algorithm, *, server_momentum: Fraction = 0.9, server_lr: Positive = 1.0) -> Algorithm:
+def with_momentum(algorithm: Algorithm, *, server_momentum: Fraction = 0.9, server_lr: Positive = 0.3) -> Algorithm:
     """FedAvgM: the server goes on in the direction of earlier rounds, v <- server_momentum v + mean; w <- w + server_lr v.
 
     Hsu et al. 2019. With `server_momentum = 0` and `server_lr = 1` it is FedAvg. In the long run a mean counts for server_lr /
-    (1 - server_momentum): where that is too far, lower `server_lr`.
+    (1 - server_momentum); with 1 / (1 - 0.9), ten times FedAvg's step, one of three runs of wisdm_cnn ended at chance, hence 0.3.
 
     >>> from fedfleet.learn.averaging import fedavg
     >>> rule = with_momentum(fedavg(), server_momentum=0.5, server_lr=1.0)
@@ -61,7 +61,7 @@ def with_adagrad(
 def with_adam(
     algorithm: Algorithm,
     *,
-    server_lr: Positive = 0.03,
+    server_lr: Positive = 0.01,
     beta1: Fraction = 0.9,
     beta2: Fraction = 0.99,
     tau: Positive = 1e-3,
@@ -86,7 +86,7 @@ def with_adam(
 def with_yogi(
     algorithm: Algorithm,
     *,
-    server_lr: Positive = 0.03,
+    server_lr: Positive = 0.01,
     beta1: Fraction = 0.9,
     beta2: Fraction = 0.99,
     tau: Positive = 1e-3,

@@ -30,7 +30,7 @@ def surgery(
     *,
     form: Form = "seq",
     server_momentum: Annotated[float, Ge(0), Lt(1)] = 0.9,
-    server_lr: Positive = 0.3,
+    server_lr: Positive = 0.1,
     damping: Damping = "polynomial",
     a: Exponent = 0.5,
     b: Natural = 4,
