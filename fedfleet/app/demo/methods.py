@@ -30,7 +30,11 @@ METHODS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "BiasPrompt+": (
         "A backbone that was trained on other pictures stays frozen; only biases, prompts and the last layer are learnt and sent.",
-        {"task": {"use": "digits_vit"}, "algorithm": {"use": "biasprompt_plus", "epochs": 1, "prompt_length": 4}, "pace": {**_DEADLINE, "max_staleness": 5}},
+        {
+            "task": {"use": "digits_vit"},
+            "algorithm": {"use": "biasprompt_plus", "epochs": 1, "prompt_length": 4, "server_lr": 0.3},
+            "pace": {**_DEADLINE, "max_staleness": 5},
+        },
     ),
 }  # fmt: skip
 
