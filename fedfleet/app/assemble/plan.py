@@ -115,10 +115,11 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
 
 
 def _check_least(plan: Plan) -> None:
-    least, cohort = plan.algorithm.fold.least, plan.pace.cohort
+    least, holds = plan.algorithm.fold.least, plan.pace.holds
+    cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, "k")
     if cohort < least:
         raise BadInput(
-            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.cohort, "
+            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.{key}, "
             "or lower what the fold asks for"
         )
 
