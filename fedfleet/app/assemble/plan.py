@@ -106,6 +106,12 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
             f"edge: {plan.algorithm.name!r} trains in one place, so there is nothing for edges to do; remove [edge]"
         )
     _check_cohort(plan.pace, len(home.users), "users")
+    beside = plan.algorithm.fold.like(plan.algorithm.init(plan.params)).keys() - plan.params.keys()
+    if beside:
+        raise BadInput(
+            f"edge: {plan.algorithm.name!r} sends something else than updates of the model ({min(beside)}), which edges cannot average; "
+            "use another algorithm, or remove [edge]"
+        )
     assert spec.edge is not None
     rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.seed)
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
