@@ -78,8 +78,8 @@ class Fold:
     total weight. With `combine` a fold collects instead of streaming: it gets all reports in the order of their tasks.
     `ages`: how a report enters depends on its staleness, so that sums that an edge forwards will not do.
     `clip` scales every update down to that Euclidean norm, as computed from what arrived; `noise` is added to the finished sums
-    by the runtime, which has the key. Of fewer than `least` reports no aggregate is made. `partial`: a report may hold only a part of
-    the model. `intact` says why reports must enter as they were sent, neither clipped, noised nor collected, where they must.
+    by the runtime, which has the key. Of fewer than `least` reports no aggregate is made. `partial`: a report may hold only a part
+    of the model. `intact` says why reports must enter as they were sent, neither clipped, noised nor collected, where they must.
     """
 
     like: Callable[[ServerState], Tree]

@@ -53,8 +53,8 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
         )
     if algorithm.tune is not None:
         raise BadInput(
-            f"edge.use = {rule.name!r}: {algorithm.name!r} lets every device tune the model before it is judged, which edges cannot do "
-            "yet; leave fine-tuning out, or remove [edge]"
+            f"edge.use = {rule.name!r}: {algorithm.name!r} lets every device tune the model before it is judged, which edges "
+            "cannot do yet; leave fine-tuning out, or remove [edge]"
         )
     if any(half.up is not None or half.down is not None for half in halves):
         raise BadInput(

@@ -85,8 +85,8 @@ def at_home(algorithm: Algorithm, home: Names, where: str, none: str) -> Algorit
         whole = algorithm.fold.like(server)
         if whole and whole.keys().isdisjoint(params):
             raise BadInput(
-                f"{where}: {algorithm.name!r} sends one code of its whole update, from which nothing can be left out; leave it out, "
-                "or use another algorithm"
+                f"{where}: {algorithm.name!r} sends one code of its whole update, from which nothing can be left out; leave it "
+                "out, or use another algorithm"
             )
         if params.keys().isdisjoint(like(server)):
             raise BadInput(

@@ -103,8 +103,8 @@ def _central(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promi
         )
     if tried(inner).sum:
         raise BadInput(
-            f"algorithm.private: {algorithm.name!r} adds up several sums, and noise covers one; leave `private` out, or use another "
-            "algorithm"
+            f"algorithm.private: {algorithm.name!r} adds up several sums, and noise covers one; leave `private` out, or use "
+            "another algorithm"
         )
     if inner.denominator not in (None, float(cohort)):
         raise BadInput(

@@ -127,7 +127,9 @@ def mixing(
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
         known = report if algorithm.accept is None else algorithm.accept(server, report, context)
-        like = algorithm.fold.like(server)  # or a leaf that is too small would be stretched; what is missing the fold itself sees
+        like = algorithm.fold.like(
+            server
+        )  # or a leaf that is too small would be stretched; what is missing the fold itself sees
         odd = mismatch(known.update, {n: v for n, v in like.items() if n in known.update})
         if odd is not None:
             raise Refused(odd)

@@ -59,7 +59,11 @@ def surgery(
         return ServerState(server.params, {**server.extra, **still})
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        home = server.params.keys() - {n for m in aggregate.sums.values() for n in m.tree} if aggregate.sums else set[str]()
+        home = (
+            server.params.keys() - {n for m in aggregate.sums.values() for n in m.tree}
+            if aggregate.sums
+            else set[str]()
+        )
         names = [n.removeprefix(_PREFIX) for n in server.extra if n.startswith(_PREFIX)]
         before = {n: server.extra[_PREFIX + n] for n in names if n not in home}
         velocity = moved(before, aggregate.sums.get("0"), server_momentum)

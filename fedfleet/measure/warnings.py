@@ -73,8 +73,8 @@ def _of_reports(log: Sequence[Event]) -> list[str]:
     found: list[str] = []
     if odd:
         found.append(
-            f"{_counted(odd)}; lower algorithm.lr, look at the data of these clients, or raise algorithm.bound if updates are meant "
-            "to be so large"
+            f"{_counted(odd)}; lower algorithm.lr, look at the data of these clients, or raise algorithm.bound if updates are "
+            "meant to be so large"
         )
     if alone:  # nothing was wrong with them
         found.append(
