@@ -65,6 +65,9 @@ class Aggregate:
 Collected = Sequence[tuple[Report, Context]]
 
 
+TOO_FEW = "and this fold needs"  # in the reason of reports that were refused only because too few came with them
+
+
 @dataclass(frozen=True, slots=True)
 class Fold:
     """How reports become one aggregate.
@@ -75,7 +78,8 @@ class Fold:
     total weight. With `combine` a fold collects instead of streaming: it gets all reports in the order of their tasks.
     `ages`: how a report enters depends on its staleness, so that sums that an edge forwards will not do.
     `clip` scales every update down to that Euclidean norm, as computed from what arrived; `noise` is added to the finished sums
-    by the runtime, which has the key. Of fewer than `least` reports no aggregate is made.
+    by the runtime, which has the key. Of fewer than `least` reports no aggregate is made. `partial`: a report may hold only a part
+    of the model. `intact` says why reports must enter as they were sent, neither clipped, noised nor collected, where they must.
     """
 
     like: Callable[[ServerState], Tree]
@@ -89,6 +93,8 @@ class Fold:
     clip: float | None = None
     noise: Noise | None = None
     least: int = 1
+    partial: bool = False
+    intact: str | None = None
 
     @property
     def streams(self) -> bool:

@@ -155,7 +155,8 @@ class Policy:
     What it must remember is in the book: `initial` is `Book.kept` at the start, `Decision.keep` replaces it. What can be known of
     its rounds before the run serves to warn of those that can never succeed: with fewer than `least` selected clients, or if
     nobody reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says how many
-    it wants. `prompt`: it counts reports one by one, and so is asked after each, even where it is woken at the same instant.
+    it wants. `holds` is how many reports a commit has at most, where that is not the cohort. `prompt`: it counts reports one by
+    one, and so is asked after each, even where it is woken at the same instant.
     """
 
     name: str
@@ -167,6 +168,7 @@ class Policy:
     doubts: tuple[str, ...] = ()
     prompt: bool = False
     key: str = "cohort"
+    holds: int | None = None
 
 
 # ---- where: the world as sources, pure functions of (clients, time), vectorised ----------------------------------

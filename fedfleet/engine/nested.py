@@ -51,6 +51,11 @@ def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
             f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
             "use another algorithm"
         )
+    if algorithm.tune is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} lets every device tune the model before it is judged, which edges "
+            "cannot do yet; leave fine-tuning out, or remove [edge]"
+        )
     if any(half.up is not None or half.down is not None for half in halves):
         raise BadInput(
             f"edge.use = {rule.name!r}: up and down make small what a device and the server exchange, and edges forward exact sums "

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedfleet.core.attackers import attackers
+from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import RunFacts
 from fedfleet.core.limits import Fraction, Positive
 from fedfleet.core.parts import Algorithm
@@ -58,6 +59,11 @@ def nan(*, facts: RunFacts, share: Fraction = 0.2) -> Attack:
 
 def attacked(algorithm: Algorithm, attack: Attack) -> Algorithm:
     """The algorithm some of whose clients attack; everything that they remember, and honest clients, stay as they are."""
+
+    if algorithm.pooled:
+        raise BadInput(
+            f"algorithm.attack: {algorithm.name!r} trains in one place, where nobody can attack; leave `attack` out"
+        )
 
     def harm(passed: Passed) -> Passed:
         bad = attackers(passed.seed, passed.keys, attack.share, attack.clients)

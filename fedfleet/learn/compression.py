@@ -44,6 +44,11 @@ def compressed(
         raise BadInput(
             'feedback = true returns what "up" loses, and nothing is lost; add up = ["int4"], or leave feedback out'
         )
+    if going_up is not None and algorithm.priced_by_value:
+        raise BadInput(
+            f"up: {algorithm.name!r} makes its updates small itself, and a codec would send the whole matrices again; leave up out "
+            "(down may stay)"
+        )
     changed = with_pass(
         algorithm,
         "what it sends and gets cannot be encoded",

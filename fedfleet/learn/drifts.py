@@ -26,6 +26,7 @@ from fedfleet.learn.terms import with_term
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 _BESIDE = "control/"
+_BOTH_SIDES = "remembers the same updates at the server and at the clients"
 
 
 def weights_of(model: Tree) -> Tree:
@@ -97,7 +98,7 @@ def controlled(
         with_extra(corrected, _controls),
         name="scaffold",
         init=init,
-        fold=replace(algorithm.fold, like=like),
+        fold=replace(algorithm.fold, like=like, intact=_BOTH_SIDES),
         apply=apply,
     )
     found.local(0, NO_SETTINGS)  # so that what cannot be corrected is refused before anything runs
@@ -199,7 +200,9 @@ def dynamic(
         "it cannot remember its drift",
         lambda p: replace(p, slots=(*p.slots, _DRIFT), after=(*p.after, hook)),
     )
-    return replace(tilted, name="feddyn", apply=apply if semantics == "paper" else algorithm.apply)
+    if semantics == "released":
+        return replace(tilted, name="feddyn")
+    return replace(tilted, name="feddyn", fold=replace(algorithm.fold, intact=_BOTH_SIDES), apply=apply)
 
 
 def _drift_on(passed: Passed) -> Passed:

@@ -75,13 +75,20 @@ def at_home(algorithm: Algorithm, home: Names, where: str, none: str) -> Algorit
         raise BadInput(f"{where}: {algorithm.name!r} trains in one place, where nobody has a home; leave it out")
 
     def like(server: ServerState) -> Tree:
-        return {n: v for n, v in algorithm.fold.like(server).items() if not home(n)}
+        stays = {n for n in server.params if home(n)}  # of the model only: what goes up beside it has names of its own
+        return {n: v for n, v in algorithm.fold.like(server).items() if n not in stays}
 
     def init(params: Tree) -> ServerState:
         if not any(map(home, params)):
             raise BadInput(f"{none}; its leaves are {_named(params)}")
         server = algorithm.init(params)
-        if not like(server):
+        whole = algorithm.fold.like(server)
+        if whole and whole.keys().isdisjoint(params):
+            raise BadInput(
+                f"{where}: {algorithm.name!r} sends one code of its whole update, from which nothing can be left out; leave it "
+                "out, or use another algorithm"
+            )
+        if params.keys().isdisjoint(like(server)):
             raise BadInput(
                 f"{where}: the whole model would stay at home, so that nothing is learnt together; keep fewer leaves, choose a "
                 "model with more layers, or use local_only"
@@ -114,7 +121,8 @@ def _cheaper(
     def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
         whole = price(server, asked, samples)
         down = tree_nbytes({n: v for n, v in server.params.items() if home(n)})
-        up = tree_nbytes({n: v for n, v in algorithm.fold.like(server).items() if home(n)})
+        like = algorithm.fold.like(server)
+        up = tree_nbytes({n: like[n] for n in server.params if home(n) and n in like})
         less = np.maximum(whole.bytes_down - down, 0.0), np.maximum(whole.bytes_up - up, 0.0)
         return replace(whole, bytes_down=less[0], bytes_up=less[1])
 

@@ -18,6 +18,7 @@ from fedfleet.learn.drifts import column, weights_of
 from fedfleet.learn.servers import with_rule
 
 _WALKED = "walked/"
+_BESIDE = "sends beside each update how far it walked"
 
 
 def normalised(algorithm: Algorithm) -> Algorithm:
@@ -46,7 +47,7 @@ def normalised(algorithm: Algorithm) -> Algorithm:
 
     found = with_pass(algorithm, "nobody knows how far its clients walk", _normalising)
     found.local(0, NO_SETTINGS)  # so that what cannot be normalised is refused before anything runs
-    return replace(found, name="fednova", fold=replace(algorithm.fold, like=like), apply=apply)
+    return replace(found, name="fednova", fold=replace(algorithm.fold, like=like, intact=_BESIDE), apply=apply)
 
 
 def _normalising(local: LocalPass) -> LocalPass:

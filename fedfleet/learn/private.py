@@ -22,6 +22,7 @@ from fedfleet.core.parts import Algorithm, Promise
 from fedfleet.core.passes import LocalPass, Passed
 from fedfleet.core.records import Context
 from fedfleet.learn.compose import with_pass
+from fedfleet.learn.robust import tried
 
 Clip = Annotated[float, Ge(SMALLEST), Le(1e4)]  # of an update, as a Euclidean norm
 Multiple = Annotated[float, Ge(1e-3), Le(1e4)]  # of the clipping norm: the standard deviation of the noise
@@ -100,6 +101,11 @@ def _central(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promi
             f"algorithm.private: noise goes into sums, and the fold of {algorithm.name!r} collects whole reports; use the mean or "
             'norm_bound, or private = { use = "local" }'
         )
+    if tried(inner).sum:
+        raise BadInput(
+            f"algorithm.private: {algorithm.name!r} adds up several sums, and noise covers one; leave `private` out, or use "
+            "another algorithm"
+        )
     if inner.denominator not in (None, float(cohort)):
         raise BadInput(
             f"algorithm.private.cohort = {cohort}: {algorithm.name!r} divides by {inner.denominator:g} itself; say the same number"
@@ -130,6 +136,11 @@ def _check_clients(algorithm: Algorithm) -> None:
         )
     if algorithm.private is not None:
         raise BadInput(f"algorithm.private: {algorithm.name!r} is private already; leave `private` out")
+    if algorithm.fold.intact is not None:
+        raise BadInput(
+            f"algorithm.private: {algorithm.name!r} {algorithm.fold.intact}, which clipping and noise would spoil; leave `private` "
+            "out, or use another algorithm"
+        )
 
 
 def _veiled(passed: Passed, clip: float, std: float) -> Passed:
@@ -147,4 +158,4 @@ def _veiled(passed: Passed, clip: float, std: float) -> Passed:
             drawn = normals(seed, f"{key}|{name}", task, 0, leaf[c].numel())
             short[c] += leaf.new_tensor(std * drawn).reshape(leaf[c].shape)
         found[name] = short
-    return replace(passed, update=found)
+    return replace(passed, update=found, bytes_up=None)  # with noise in it, no matrix is of low rank any more

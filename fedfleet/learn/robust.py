@@ -104,6 +104,8 @@ def folded_by(algorithm: Algorithm, fold: Fold) -> Algorithm:
     """
     inner = algorithm.fold
     why = _not_plain(inner) if not fold.streams else None if inner.streams else "combines reports in a way of its own"
+    if why is None and (fold.clip is not None or not fold.streams):
+        why = inner.intact
     if why is not None:
         raise BadInput(
             f"algorithm.fold: {algorithm.name!r} {why}, which no other fold can stand in for; leave `fold` out"
@@ -120,6 +122,10 @@ def _not_plain(fold: Fold) -> str | None:
         return "combines reports in a way of its own"
     if fold.denominator is not None:
         return "divides its sum by a fixed number"
+    if fold.ages:
+        return "weighs reports by how late they are"
+    if fold.partial:
+        return "weighs each element by who trained it"
     found = tried(fold)
     return "adds up parts of reports, or several sums" if found.sum or found.parts is not None else None
 

@@ -90,7 +90,7 @@ def sliced(algorithm: Algorithm, cuts: Cuts, level_of: LevelOf, *, changes: bool
     passes = with_pass(
         algorithm, "nobody can train a slice with it", lambda inner: replace(inner, before=(*inner.before, narrow))
     )
-    return replace(passes, offer=offer, accept=accept, cost=cost)
+    return replace(passes, offer=offer, accept=accept, fold=replace(algorithm.fold, partial=True), cost=cost)
 
 
 def cut_off(params: Tree, widest: Cut) -> Tree:

@@ -127,7 +127,10 @@ def mixing(
 
     def accept(server: ServerState, report: Report, context: Context) -> Report:
         known = report if algorithm.accept is None else algorithm.accept(server, report, context)
-        odd = mismatch(known.update, algorithm.fold.like(server))  # or a leaf that is too small would be stretched
+        like = algorithm.fold.like(
+            server
+        )  # or a leaf that is too small would be stretched; what is missing the fold itself sees
+        odd = mismatch(known.update, {n: v for n, v in like.items() if n in known.update})
         if odd is not None:
             raise Refused(odd)
         start = server.params if context.start is None else context.start

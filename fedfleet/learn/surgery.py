@@ -59,8 +59,13 @@ def surgery(
         return ServerState(server.params, {**server.extra, **still})
 
     def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
-        names = [n for n in server.extra if n.startswith(_PREFIX)]
-        before = {n.removeprefix(_PREFIX): server.extra[n] for n in names}
+        home = (
+            server.params.keys() - {n for m in aggregate.sums.values() for n in m.tree}
+            if aggregate.sums
+            else set[str]()
+        )
+        names = [n.removeprefix(_PREFIX) for n in server.extra if n.startswith(_PREFIX)]
+        before = {n: server.extra[_PREFIX + n] for n in names if n not in home}
         velocity = moved(before, aggregate.sums.get("0"), server_momentum)
         stale = late_part({int(s): m for s, m in aggregate.sums.items() if s != "0"}, velocity, form, weight)
         step = {n: np.asarray(server_lr * (v + stale[n] if stale else v), before[n].dtype) for n, v in velocity.items()}

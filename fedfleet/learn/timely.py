@@ -18,7 +18,7 @@ import numpy as np
 
 from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import TRAINING_PASSES
-from fedfleet.core.errors import Refused
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.folding import Aggregate, Entry
 from fedfleet.core.labels import FleetFacts
 from fedfleet.core.parts import Algorithm, Job
@@ -103,6 +103,11 @@ def partial_layers(
     def last_layers(job: Job) -> Job:
         local, found = job.local, layers(job.offer.params)
         assert isinstance(local, LocalPass)
+        if local.keep is not None:
+            raise BadInput(
+                "algorithm: timelyfl sends whole layers from the output on, and some of them would stay at home; leave out what is "
+                "kept, or use another algorithm"
+            )
         trained = found.trained(int(found.within(np.array([job.settings.get(PORTION, 1.0)]))[0]))
         return replace(job, local=_only(local, None if len(trained) == len(job.offer.params) else trained))
 
@@ -113,7 +118,8 @@ def partial_layers(
     passes = with_pass(
         algorithm, "no layers of it can be left out", lambda inner: replace(inner, before=(*inner.before, last_layers))
     )
-    part = replace(passes, name="timelyfl", accept=accept, cost=_cost(algorithm, layers))
+    fold = replace(algorithm.fold, partial=True)
+    part = replace(passes, name="timelyfl", accept=accept, fold=fold, cost=_cost(algorithm, layers))
     match semantics:
         case "paper":
             return part
@@ -186,4 +192,6 @@ def _with_the_old(algorithm: Algorithm) -> Algorithm:
         mean = {n: v / (1 + sent[n]) for n, v in aggregate.mean.items() if n != _SENT}
         return algorithm.apply(server, replace(aggregate, mean=mean))
 
-    return replace(algorithm, fold=replace(inner, like=like, enter=enter, denominator=1.0), accept=accept, apply=apply)
+    beside = "counts beside each update which layers it holds"
+    fold = replace(inner, like=like, enter=enter, denominator=1.0, intact=beside)
+    return replace(algorithm, fold=fold, accept=accept, apply=apply)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedfleet.core.events import CandidatesSeen, Evaluated, Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded
+from fedfleet.core.folding import TOO_FEW
 from fedfleet.core.records import Ints
 from fedfleet.measure.failures import clock, cure, failures
 from fedfleet.measure.learning import client_accuracy, learning_curve
@@ -67,12 +68,26 @@ def _of_reports(log: Sequence[Event]) -> list[str]:
     refused = [e for e in log if isinstance(e, ReportRejected)]
     if not refused:
         return []
+    alone = [e for e in refused if TOO_FEW in e.reason]
+    odd = [e for e in refused if TOO_FEW not in e.reason]
+    found: list[str] = []
+    if odd:
+        found.append(
+            f"{_counted(odd)}; lower algorithm.lr, look at the data of these clients, or raise algorithm.bound if updates are "
+            "meant to be so large"
+        )
+    if alone:  # nothing was wrong with them
+        found.append(
+            f"{_counted(alone)}; have more reports in a commit by pace.cohort (pace.k) or a longer wait, or lower what "
+            "algorithm.fold asks for"
+        )
+    return found
+
+
+def _counted(refused: Sequence[ReportRejected]) -> str:
     why = Counter(e.reason.partition(": ")[2] or e.reason for e in refused)
     clients = len({e.client for e in refused})
-    return [
-        f"{len(refused)} reports of {clients} clients were refused ({_most(dict(why.most_common()))}); lower algorithm.lr, look at "
-        "the data of these clients, or raise algorithm.bound if updates are meant to be so large"
-    ]
+    return f"{len(refused)} reports of {clients} clients were refused ({_most(dict(why.most_common()))})"
 
 
 def _of_learning(log: Sequence[Event], chance: float | None) -> list[str]:

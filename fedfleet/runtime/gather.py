@@ -12,7 +12,7 @@ from fedfleet.core.charging import settings_at
 from fedfleet.core.commands import Evaluate, Gather, Probe
 from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
-from fedfleet.core.folding import Fold, Folding
+from fedfleet.core.folding import TOO_FEW, Fold, Folding
 from fedfleet.core.noising import add_noise, seeded_key
 from fedfleet.core.parts import DataSource, Executor, Folded, Job, Offer, Plan, Trial, World
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
@@ -138,7 +138,7 @@ def _enough(fold: Fold, contexts: Sequence[Context], done: Folded) -> Folded:
     came = done.tasks.tolist()
     if not 0 < len(came) < fold.least:
         return done
-    why = f"only {len(came)} reports could be folded, and this fold needs {fold.least}; raise pace.cohort"
+    why = f"only {len(came)} reports could be folded, {TOO_FEW} {fold.least}"
     clients = {context.task: context.client for context in contexts}
     alone = (Rejected(task, clients[task], f"client {clients[task]}: {why}") for task in came)
     rejected = sorted((*done.rejected, *alone), key=lambda r: r.task)

@@ -33,7 +33,7 @@ from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.noise import SEEDED, Noising
 from fedfleet.runtime.tracing import tracer
-from fedfleet.runtime.waiting import Awaited, depends_on, moment_of_enough
+from fedfleet.runtime.waiting import Awaited, depends_on, engaged, moment_of_enough
 
 # Within one instant tasks end first, then candidates are seen, then timers fire.
 ENDS, CANDIDATES, TIMER = range(3)
@@ -287,7 +287,7 @@ def candidates(sim: Simulation, time: float) -> Roster:
     """Who is online and not at work."""
     state = sim.state if time == sim.state.book.now else with_book(sim.state, now=time)
     with blaming(f"the world, asked at time {time} who could be asked,"):
-        clients = np.flatnonzero(sim.world.states.online(time) & ~sim.busy)
+        clients = np.flatnonzero(sim.world.states.online(time) & ~engaged(sim.plan, state, sim.busy))
         return roster_of(sim.plan, sim.world, state, clients)
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed, blaming
-from fedfleet.core.parts import Plan, World
-from fedfleet.core.records import Bools
+from fedfleet.core.parts import Pass, Plan, World
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.records import FOLDED, Bools
 from fedfleet.engine.asking import asked_in_this_round
-from fedfleet.engine.state import RunState
+from fedfleet.engine.state import RunState, in_order_of_arrival
 
 
 class Awaited(NamedTuple):
@@ -27,6 +29,27 @@ def depends_on(state: RunState) -> tuple[int, int, bool, int]:
     return len(state.running), state.book.round, state.others, state.at_least
 
 
+def engaged(plan: Plan, state: RunState, busy: Bools) -> Bools:
+    """Who cannot be asked: those at work, and those whose report waits for its commit if it changes what they remember.
+
+    A second task would begin with a memory without the first one's, and only the later of the two would stand: a client's
+    control variate would lack what the server has counted, and what a codec lost would be sent twice.
+    """
+    ended = (*in_order_of_arrival(state.ended), *in_order_of_arrival(state.gathering))
+    came = {int(e.wave.asked.clients[e.task - e.wave.first]) for e in ended if e.fate == FOLDED}
+    waiting = [client for client in came if remembers(plan.algorithm.local(client, NO_SETTINGS))]
+    if not waiting:
+        return busy
+    found = busy.copy()
+    found[waiting] = True
+    return found
+
+
+def remembers(half: Pass) -> bool:
+    """Does a client with this half keep anything for the next time?"""
+    return isinstance(half, NestedPass) or (isinstance(half, LocalPass) and half.remembers())
+
+
 def moment_of_enough(plan: Plan, world: World, state: RunState, busy: Bools) -> float:
     """The first moment from now on at which as many clients as the ask wants are reachable and free; infinite if there is none
     before the run's horizon."""
@@ -36,7 +59,7 @@ def moment_of_enough(plan: Plan, world: World, state: RunState, busy: Bools) -> 
             f"policy {plan.pace.name!r} wants at least {state.at_least} clients, but the states of this world do not say when so "
             "many can be reached; give the StateSource an `earliest`, or use a policy that does not wait for clients"
         )
-    free = ~busy
+    free = ~engaged(plan, state, busy)
     if state.others:
         free[asked_in_this_round(state)] = False
     now = state.book.now

@@ -1,6 +1,6 @@
 """Short runs of a method on the embedded digits, which eight clients hold."""
 
-from functools import cache
+from functools import cache, partial
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.events import ModelCommitted
@@ -9,6 +9,7 @@ from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.simulate import simulate
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.devices import homogeneous
@@ -17,6 +18,7 @@ from fedfleet.world.states import always_on
 from tests.worlds import only
 
 CLIENTS = 8
+FORMS = (inline, partial(stacked, form="merged"), partial(stacked, form="loop"))
 
 
 @cache
@@ -30,11 +32,11 @@ def world():
     return World(keys, homogeneous()(keys, 0), always_on()(keys, 0), hold(dirichlet(0.5), task(), keys, 0))
 
 
-def trained(algorithm, *, rounds=2, cohort=4):
+def trained(algorithm, *, rounds=2, cohort=4, execute=inline):
     """The events of a short run, and where it ended."""
     events = []
     plan = Plan(3, algorithm, uniform(), readiness(cohort), Stop(rounds=rounds), task().init(3), CLIENTS)
-    end = simulate(plan, world(), inline(task()), watch=events.extend)
+    end = simulate(plan, world(), execute(task()), watch=events.extend)
     return events, end
 
 

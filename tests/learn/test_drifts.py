@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from fedfleet.app.assemble import assemble
+from fedfleet.app.spec import resolve
 from fedfleet.core.charging import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import RunFacts
@@ -15,6 +17,8 @@ from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.compose import with_pass
 from fedfleet.learn.drifts import column, controlled, weights_of, zero_weights
 from fedfleet.learn.zoo import feddyn, scaffold
+from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import consensus
 from tests.learn.digits import CLIENTS, models, task, trained
 from tests.learn.facts import FACTS
@@ -162,3 +166,23 @@ def test_what_stays_at_home_is_not_corrected():
     assert len(set(models(events))) == 2
     assert not end.state.server.extra[f"control/{head}"].any()
     assert end.state.server.extra["control/1.weight"].any()
+
+
+@pytest.mark.parametrize("name", ["scaffold", "feddyn"])
+def test_what_the_server_remembers_is_the_mean_of_the_clients_memory_however_they_come(name):
+    """Asynchronous: whoever waits for its report to be folded is not asked again, or one of its changes would be lost."""
+    pace = {"use": "buffered", "k": 4, "concurrency": 4}
+    table = {"task": "digits_logreg", "algorithm": name, "world": {"clients": 8, "devices": "spread"}, "pace": pace}
+    setup = assemble(resolve({**table, "seed": 3, "stop": {"rounds": 6}}))
+    end = simulate(setup.plan, setup.world, inline(setup.task))
+    slot = {"scaffold": "control", "feddyn": "drift"}[name]
+    for n, v in setup.plan.params.items():
+        own = [end.memory.of(c).get(slot, {}).get(n, np.zeros_like(v)) for c in range(8)]
+        np.testing.assert_allclose(end.state.server.extra[f"{slot}/{n}"], np.mean(own, 0), atol=1e-6)
+
+
+def test_more_reports_in_a_commit_than_clients_that_remember_are_refused():
+    table = {"task": "digits_logreg", "world": {"clients": 8}, "pace": {"use": "buffered", "k": 9, "concurrency": 4}}
+    with pytest.raises(BadInput, match=r"pace.k = 9: clients of 'scaffold' remember, .* there are 8; lower pace.k"):
+        assemble(resolve({**table, "algorithm": "scaffold"}))
+    assemble(resolve({**table, "algorithm": "fedbuff"}))

@@ -1,11 +1,16 @@
 """What may be put around any algorithm: it reaches every one of them, inline and stacked, or is refused in a sentence."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
+from fedfleet.core.events import ModelCommitted, ReportRejected, TaskArrived
 from fedfleet.core.labels import RunFacts
+from fedfleet.core.records import Stop
 from fedfleet.core.registry import names
+from fedfleet.core.trees import tree_nbytes
 from fedfleet.learn.attacks import sign_flip
 from fedfleet.learn.features import featured
 from fedfleet.learn.private import gaussian
@@ -13,8 +18,10 @@ from fedfleet.learn.robust import norm_bound
 from fedfleet.learn.zoo import fedavg, fedrep, ft
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked
+from fedfleet.runtime.simulate import simulate
 from fedfleet.testing import check_algorithm
-from tests.testing.registered import assembled, built
+from tests.testing.registered import FITTING, assembled, built
+from tests.worlds import only
 
 CODED = {"up": ["int4"], "down": ["bf16"], "feedback": True}
 
@@ -25,7 +32,7 @@ def test_without_any_of_it_the_algorithm_is_itself():
     assert featured(plain, up=[], down=[], feedback=False) is plain
 
 
-@pytest.mark.parametrize("name", [n for n in names("algorithms") if n != "centralized"])
+@pytest.mark.parametrize("name", [n for n in names("algorithms") if n not in ("centralized", "fedkd")])
 @pytest.mark.parametrize("execute", [inline, stacked])
 def test_codecs_go_around_every_algorithm(name, execute):
     # What was lost of a slice cannot be added to the next one, of another width.
@@ -73,3 +80,70 @@ def test_every_algorithm_of_a_spec_takes_them():
         found = resolve({"algorithm": table}).algorithm
         assert found["attack"] == {"use": "sign_flip", "share": 0.2, "factor": 4.0}
         assert found["private"] is None
+
+
+GAUSSIAN = {"use": "gaussian", "cohort": 3}
+LATE, CHANGING = ("fedbuff", "fedasync", "stale_fedavg", "fedavg_plus"), ("median", "bound", "noise", "own_noise")
+DENIED = {
+    **{(name, "median"): r"algorithm.fold: .* weighs reports by how late" for name in LATE},
+    **{(name, "median"): r"algorithm.fold: .* by who trained it" for name in ("heterofl", "fjord", "timelyfl")},
+    **{(name, way): r"remembers the same updates" for name in ("scaffold", "feddyn") for way in CHANGING},
+    **{("fednova", way): r"how far it walked" for way in CHANGING},
+    ("fedavg_plus", "noise"): r"algorithm.private: .* several sums, and noise covers one",
+    ("fetchsgd", "keep"): r"algorithm.keep: 'fetchsgd' sends one code of its whole update",
+    ("timelyfl", "keep"): r"timelyfl sends whole layers",
+    ("fedkd", "up"): r"up: 'fedkd' makes its updates small itself",
+    ("centralized", "attack"): r"algorithm.attack: 'centralized' trains in one place",
+}  # fmt: skip
+AROUND = {
+    "median": {"fold": "median"},
+    "bound": {"fold": "norm_bound"},
+    "noise": {"private": GAUSSIAN},
+    "own_noise": {"private": "local"},
+    "keep": {"keep": "*.bias"},
+    "up": {"up": ["int8"]},
+    "attack": {"attack": "nan"},
+    "owing": {"up": ["int4"], "feedback": True},
+}
+
+
+@pytest.mark.parametrize(("name", "way"), DENIED)
+def test_what_would_be_silently_wrong_together_is_refused_before_the_run(name, way):
+    with pytest.raises(BadInput, match=DENIED[name, way]) as wrong:
+        assembled(name, task={"use": "digits_mlp"}, **AROUND[way])
+    assert "\n" not in str(wrong.value)
+
+
+@pytest.mark.parametrize("way", ["keep", "bound", "noise", "median"])
+@pytest.mark.parametrize(
+    "name", [n for n in names("algorithms") if not n.startswith("biasprompt") and n != "centralized"]
+)
+def test_what_is_not_refused_is_folded(name, way):
+    """A round of it makes a model, and nobody's report is refused."""
+    try:
+        setup = assembled(name, task=FITTING.get(name, {"use": "digits_mlp"}), **AROUND[way])
+    except BadInput:
+        return
+    events = []
+    plan = replace(setup.plan, stop=Stop(rounds=1))
+    simulate(plan, setup.world, inline(setup.task), watch=events.extend)
+    assert not only(ReportRejected, events)
+    assert len(only(ModelCommitted, events)) == 1
+
+
+def test_what_stays_home_is_named_by_leaves_of_the_model_alone():
+    """A pattern that the names of control variates match too keeps the model's leaves, and nothing else."""
+    plan = assembled("scaffold", task={"use": "digits_mlp"}, keep="*.bias").plan
+    sent = plan.algorithm.fold.like(plan.algorithm.init(plan.params))
+    assert "control/1.bias" in sent and "1.bias" not in sent
+
+
+def test_noise_of_a_clients_own_makes_low_rank_whole_again():
+    def sent(**more):
+        setup = assembled("fedkd", task={"use": "digits_mlp"}, energy_first=0.5, energy_last=0.5, **more)
+        events = []
+        simulate(replace(setup.plan, stop=Stop(rounds=1)), setup.world, inline(setup.task), watch=events.extend)
+        return [e.bytes_up for e in only(TaskArrived, events)], tree_nbytes(setup.plan.params)
+
+    plain, whole = sent()
+    assert max(plain) < whole and set(sent(private="local")[0]) == {whole}

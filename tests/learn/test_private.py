@@ -59,10 +59,10 @@ def test_a_discount_for_staleness_survives_and_a_weight_above_one_does_not():
 
 
 def test_a_private_fold_has_one_sum():
-    named = replace(fedavg(), fold=replace(fedavg().fold, enter=lambda w, s, c: Entry(w, sum="late")))
+    named = replace(fedavg(), fold=replace(fedavg().fold, enter=lambda w, s, c: Entry(w, sum="late" * c.staleness)))
     private = gaussian(cohort=1).around(named)
     report = Report(0, 0, {"w": np.zeros(6, np.float32)}, 1.0, {})
-    why = folding.take(private.fold, folding.zero(private.fold, SERVER), report, Context(0, 0.0, 0))
+    why = folding.take(private.fold, folding.zero(private.fold, SERVER), report, Context(1, 0.0, 0))
     assert why == "a private fold has one sum, and this report would enter another"
 
 

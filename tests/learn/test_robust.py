@@ -158,6 +158,12 @@ def test_a_cohort_that_is_too_small_is_refused_before_the_run():
     assemble(resolve(spec({"use": "krum", "f": 0})))
 
 
+def test_a_buffer_that_is_too_small_is_refused_before_the_run():
+    few = {"pace": {"use": "buffered", "k": 4, "concurrency": 8}}
+    with pytest.raises(BadInput, match=r"it needs 5 reports, and a round of 'buffered' has 4 at most; raise pace.k"):
+        assemble(resolve({**spec({"use": "krum", "f": 1}), **few}))
+
+
 def test_edges_forward_sums_so_a_fold_that_collects_is_refused():
     users = {"world": {"clients": 12, "users": {"use": "groups", "count": 3}}, "edge": "hierfl", "pace": {"cohort": 2}}
     with pytest.raises(

@@ -11,7 +11,7 @@ from fedfleet.core.records import ServerState
 from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.servers import with_adagrad, with_adam, with_momentum, with_rule, with_yogi
 from fedfleet.learn.zoo import fedadagrad, fedadam, fedavgm, fedyogi, scaffold
-from tests.learn.digits import models, trained
+from tests.learn.digits import FORMS, models, trained
 from tests.learn.facts import FACTS
 
 ADAPTIVE = {"fedadagrad": with_adagrad, "fedadam": with_adam, "fedyogi": with_yogi}
@@ -27,9 +27,12 @@ def stepped(rule, *updates, start=0.0):
 
 
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9}, {"weigh": "one", "optimiser": "adam", "lr": 0.01}])
-def test_fedavgm_without_momentum_at_rate_one_is_fedavg_bit_for_bit(options):
+@pytest.mark.parametrize("execute", FORMS)
+def test_fedavgm_without_momentum_at_rate_one_is_fedavg_bit_for_bit(options, execute):
     plain = fedavgm(server_momentum=0.0, server_lr=1.0, **options)
-    assert models(trained(plain, rounds=3)[0]) == models(trained(fedavg(**options), rounds=3)[0])
+    assert models(trained(plain, rounds=3, execute=execute)[0]) == models(
+        trained(fedavg(**options), rounds=3, execute=execute)[0]
+    )
 
 
 @given(st.lists(changes, min_size=1, max_size=4), st.floats(0, 1), st.floats(0.01, 2))

@@ -14,12 +14,14 @@ from fedfleet.learn.compose import with_pass
 from fedfleet.learn.terms import proximal, with_term
 from fedfleet.learn.zoo import fedprox
 from fedfleet.testing.toys import consensus
-from tests.learn.digits import models, task, trained
+from tests.learn.digits import FORMS, models, task, trained
 
 
 @pytest.mark.parametrize("options", [{}, {"momentum": 0.9, "weight_decay": 0.01}, {"optimiser": "adamw", "lr": 0.01}])
-def test_fedprox_without_a_pull_is_fedavg_bit_for_bit(options):
-    assert models(trained(fedprox(mu=0.0, **options))[0]) == models(trained(fedavg(**options))[0])
+@pytest.mark.parametrize("execute", FORMS)
+def test_fedprox_without_a_pull_is_fedavg_bit_for_bit(options, execute):
+    plain = trained(fedavg(**options), execute=execute)[0]
+    assert models(trained(fedprox(mu=0.0, **options), execute=execute)[0]) == models(plain)
 
 
 def test_fedprox_with_a_pull_stays_nearer_to_what_was_offered():

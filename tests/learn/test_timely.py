@@ -9,13 +9,17 @@ from hypothesis import strategies as st
 
 from fedfleet.core import folding
 from fedfleet.core.charging import cost_of
+from fedfleet.core.parts import Job
 from fedfleet.core.records import Assignments, Context
 from fedfleet.core.rng import stream
 from fedfleet.learn.timely import Among, layers_of
 from fedfleet.learn.zoo import fedavg, timelyfl
+from fedfleet.runtime.executors.inline import inline
+from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.gather import admit
 from fedfleet.testing import check_algorithm
 from tests.learn.unlike import FORMS, applied, executor, facts, hashes, jobs_of, reports_like, task
+from tests.testing.registered import assembled
 
 HEAD = 160 / (160 + 1024)  # the last layer's share of the multiply-adds of 64-16-10
 HEAD_BYTES = 170 / (170 + 1040)
@@ -130,3 +134,20 @@ def test_half_a_layer_or_one_in_the_middle_is_refused(lost):
     odd = replace(report, update={n: v for n, v in report.update.items() if n not in lost})
     why = admit(algorithm.fold, server, folding.zero(algorithm.fold, server), odd, Context(0, 1.0, 0), algorithm.accept)
     assert why == "it does not hold whole layers from the output on"
+
+
+@pytest.mark.parametrize("make", [inline, stacked])
+def test_what_a_codec_lost_of_layers_that_stay_away_this_time_is_still_owed(make):
+    setup = assembled("timelyfl", up=["int2"], feedback=True)
+    algorithm, memory = setup.plan.algorithm, {}
+    server, owed = algorithm.init(setup.plan.params), []
+    for number, portion in enumerate((1.0, 0.01)):
+        settings = {"portion": portion}
+        offer, half = algorithm.offer(server, 0, settings), algorithm.local(0, settings)
+        job = Job(number, 0, 70, 7, offer, half, np.arange(12), memory=memory, settings=settings)
+        (report,) = make(setup.task).train([job])
+        memory = report.memory
+        owed.append(memory["feedback"])
+    assert set(owed[0]) == set(owed[1]) == set(setup.plan.params) and set(report.update) < set(owed[1])
+    for name in set(owed[0]) - set(report.update):
+        assert np.array_equal(owed[0][name], owed[1][name]) and np.any(owed[0][name])

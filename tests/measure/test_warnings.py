@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.core.events import CandidatesSeen, Evaluated, ModelCommitted, ReportRejected, RoundFailed, RunEnded
+from fedfleet.core.folding import TOO_FEW
 from fedfleet.core.records import ClientScores, Stop
 from fedfleet.measure.warnings import chance_level, failed_rounds, warnings
 from fedfleet.pace.rounds import readiness
@@ -118,3 +119,14 @@ def test_a_lead_over_chance_that_few_samples_cannot_tell_is_said_as_such():
     log = [evaluated(0, 2, 20), committed(1), evaluated(1, 13, 20)]
     (said,) = warnings(log, chance=0.5)
     assert said.startswith("the model is not clearly better than chance: it ended at an accuracy of 65.0 %")
+
+
+def test_reports_that_came_with_too_few_others_are_not_blamed_on_the_learning_rate():
+    why = f"client 1: only 2 reports could be folded, {TOO_FEW} 5"
+    log = [ReportRejected(1.0, 0, 1, why), ReportRejected(1.0, 1, 2, why)]
+    (said,) = [w for w in warnings(log) if "refused" in w]
+    assert "algorithm.lr" not in said and "pace.cohort (pace.k)" in said
+    both = [
+        w for w in warnings([*log, ReportRejected(1.0, 2, 3, "client 3: leaf 'w' is not finite")]) if "refused" in w
+    ]
+    assert ["algorithm.lr" in w for w in both] == [True, False]

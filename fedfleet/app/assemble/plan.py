@@ -17,12 +17,14 @@ from fedfleet.app.spec.tables import build_part
 from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Plan, Policy, Task, World
+from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.room import check_room
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
 from fedfleet.learn.losses import with_loss
+from fedfleet.runtime.waiting import remembers
 from fedfleet.world.partitions import hold
 from fedfleet.world.poison import poisoned
 
@@ -53,6 +55,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     _check_least(plan)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
+    _check_holds(plan)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
 
@@ -106,6 +109,12 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
             f"edge: {plan.algorithm.name!r} trains in one place, so there is nothing for edges to do; remove [edge]"
         )
     _check_cohort(plan.pace, len(home.users), "users")
+    beside = plan.algorithm.fold.like(plan.algorithm.init(plan.params)).keys() - plan.params.keys()
+    if beside:
+        raise BadInput(
+            f"edge: {plan.algorithm.name!r} sends something else than updates of the model ({min(beside)}), which edges cannot "
+            "average; use another algorithm, or remove [edge]"
+        )
     assert spec.edge is not None
     rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.seed)
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
@@ -115,11 +124,24 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
 
 
 def _check_least(plan: Plan) -> None:
-    least, cohort = plan.algorithm.fold.least, plan.pace.cohort
+    least, holds = plan.algorithm.fold.least, plan.pace.holds
+    cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, "k")
     if cohort < least:
         raise BadInput(
-            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.cohort, "
+            f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.{key}, "
             "or lower what the fold asks for"
+        )
+
+
+def _check_holds(plan: Plan) -> None:
+    """Who remembers is asked again only after its report was folded, so that a commit has one report of each at most."""
+    holds = plan.pace.holds
+    if holds is None or holds <= plan.clients:
+        return
+    if any(remembers(plan.algorithm.local(client, NO_SETTINGS)) for client in range(plan.clients)):
+        raise BadInput(
+            f"pace.k = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
+            f"are {plan.clients}; lower pace.k or raise world.clients"
         )
 
 

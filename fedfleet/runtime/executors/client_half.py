@@ -158,7 +158,7 @@ def finished(group: Sequence[Begun], found: Passed) -> Passed:
         wanted |= {n: wanted[n] + v for n, v in owed.items()}
     where = addresses(found.seed, found.keys, found.tasks)
     update = through(codec, wanted, where)
-    left = {FEEDBACK: {n: v - update[n] for n, v in wanted.items() if v.is_floating_point()}} if owing else {}
+    left = {FEEDBACK: _still_owed([begun.job for begun in group], wanted, update)} if owing else {}
     lengths = _lengths(codec, wanted, where)
     return replace(found, update=update, memory={**found.memory, **left}, bytes_up=lengths)
 
@@ -178,6 +178,16 @@ def _owed(jobs: Sequence[Job], update: Mapping[str, torch.Tensor]) -> Tensors:
                 )
             found[name] = _stacked(kept, leaf.device)
     return found
+
+
+def _still_owed(jobs: Sequence[Job], wanted: Tensors, update: Mapping[str, torch.Tensor]) -> Tensors:
+    """What the codec lost now, and what it lost before of leaves that do not go up this time."""
+    lost = {n: v - update[n] for n, v in wanted.items() if v.is_floating_point()}
+    before = [job.memory.get(FEEDBACK, {}) for job in jobs]
+    for name, like in {n: v for kept in before for n, v in kept.items() if n not in wanted}.items():
+        none = np.zeros(like.shape, np.float32)
+        lost[name] = _stacked([kept.get(name, none) for kept in before], next(iter(wanted.values())).device)
+    return lost
 
 
 def _lengths(codec: Codec, update: Mapping[str, torch.Tensor], where: np.ndarray) -> np.ndarray:

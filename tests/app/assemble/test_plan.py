@@ -44,3 +44,19 @@ def test_a_declared_model_size_scales_all_bytes():
 def test_a_task_may_be_given_instead_of_named():
     mine = assemble(resolve({"task": "digits_logreg"})).task
     assert assemble(resolve({}, own_task="mine"), mine).task is mine
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [
+        ({"use": "fednova"}, r"edge: 'fednova' sends something else than updates of the model \(walked/steps\)"),
+        ({"use": "fetchsgd"}, r"edge: 'fetchsgd' sends something else than updates of the model \(sketch\)"),
+        ({"use": "ft"}, r"edge.use = 'hierfl': 'ft' lets every device tune the model before it is judged"),
+        ({"use": "fedavg", "fine_tune": 2}, "'fedavg' lets every device tune"),
+    ],
+)
+def test_edges_refuse_before_the_run_what_they_cannot_average_or_tune(algorithm, says):
+    world = {"clients": 12, "users": {"use": "groups", "count": 3}}
+    table = {"task": "digits_logreg", "world": world, "edge": "hierfl", "pace": {"cohort": 2}, "algorithm": algorithm}
+    with pytest.raises(BadInput, match=says):
+        assemble(resolve(table))

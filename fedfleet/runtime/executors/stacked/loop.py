@@ -2,7 +2,8 @@
 
 Convolutions and recurrences are already near a core's peak one client at a time, so on a CPU nothing is gained by merging
 them. What can be saved is everything around them: rebuilt state, gradients that are written down only to be added, idle
-cores. Plain SGD takes the lean way below; whatever else a pass asks for is interpreted literally.
+cores. Plain SGD takes the lean way below, with or without a pull to where it began;
+whatever else a pass asks for is interpreted literally.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import nn
 
 from fedfleet.core.parts import Job, Task
-from fedfleet.core.passes import BatchPlan, LocalPass
+from fedfleet.core.passes import BatchPlan, LocalPass, Pull
 from fedfleet.runtime.executors.client_half import Begun, StackEnd, Tallies, stacked_slots
 from fedfleet.runtime.executors.inline import batches, naming, train_begun, train_own
 from fedfleet.runtime.executors.stacked.linear import FusedStep, Past
@@ -34,6 +35,7 @@ class Rate:
 
     lr: float = 0.0
     decay: float = 1.0
+    pull: float | None = None  # None: there is no such term
 
 
 class FusedLinear(nn.Module):
@@ -52,11 +54,13 @@ class FusedLinear(nn.Module):
         self.register_buffer("bias", like.bias.detach().clone())
         self.trigger = torch.zeros((), requires_grad=True)
         self.past: Past | None = None
+        self.anchor: tuple[torch.Tensor, torch.Tensor] = self.weight, self.bias
 
     def begin(self, weight: torch.Tensor, bias: torch.Tensor, samples: int) -> None:
         """Start a pass over so many samples from what was offered."""
         out, width = weight.shape
         self.bias.copy_(bias)
+        self.anchor = weight, bias
         if self.rate.decay == 1.0 and samples * (out + width) <= out * width:
             self.weight, self.past = weight, Past(weight.new_empty(samples, width), weight.new_empty(samples, out))
             return
@@ -84,13 +88,20 @@ class FusedLinear(nn.Module):
         if self.past is not None and self.past.used + len(x) > len(self.past.inputs):
             self.settle()  # the layer sees more than one input for each sample
         rate, past = self.rate, self.past
+        towards = 0.0 if rate.pull is None else rate.lr * rate.pull
         if past is None:
-            self.weight.addmm_(grad.T, x, beta=rate.decay, alpha=-rate.lr)
+            self.weight.addmm_(grad.T, x, beta=rate.decay - towards, alpha=-rate.lr)
+            if rate.pull is not None:
+                self.weight.add_(self.anchor[0], alpha=towards)
         else:
+            if rate.pull is not None:
+                past.grads[: past.used] *= 1.0 - towards
             past.inputs[past.used : past.used + len(x)] = x
             past.grads[past.used : past.used + len(x)] = grad
             past.used += len(x)
-        self.bias.mul_(rate.decay).add_(grad.sum(0), alpha=-rate.lr)
+        self.bias.mul_(rate.decay - towards).add_(grad.sum(0), alpha=-rate.lr)
+        if rate.pull is not None:
+            self.bias.add_(self.anchor[1], alpha=towards)
 
     def update(self) -> torch.Tensor | None:
         """What the pass has added to the weights, where it was kept apart from them."""
@@ -173,11 +184,12 @@ def alone_on_its_core() -> None:
 
 
 def is_plain(local: LocalPass) -> bool:
-    """Is this pass one stage of SGD on everything, with nothing kept at home but a model apart? Hooks are another matter."""
+    """Is this pass one stage of SGD on everything, with nothing kept at home but a model apart, and no term but a pull?"""
     linear = local.optimiser.linear
     alone = local.second is None or local.second.own is not None
     whole = local.train is None and local.keep is None and local.then is None and alone
-    return linear is not None and not linear.momentum and whole and not local.terms and local.objective is None
+    pulled = all(isinstance(term, Pull) for term in local.terms)
+    return linear is not None and not linear.momentum and whole and pulled and local.objective is None
 
 
 def train_lean(bench: LeanModule, begun: Begun, x: torch.Tensor, y: torch.Tensor) -> StackEnd:
@@ -186,6 +198,7 @@ def train_lean(bench: LeanModule, begun: Begun, x: torch.Tensor, y: torch.Tensor
     assert local.optimiser.linear is not None
     lr, decay = begun.rate(local), local.optimiser.linear.weight_decay
     bench.rate.lr, bench.rate.decay = lr, 1.0 - lr * decay
+    pull = bench.rate.pull = sum(t.mu for t in local.terms if isinstance(t, Pull)) if local.terms else None
     whole = {n: torch.from_numpy(np.asarray(v)) for n, v in begun.start.items()}
     start = dict(whole)
     samples = samples_of(local.batches, job)
@@ -195,6 +208,7 @@ def train_lean(bench: LeanModule, begun: Begun, x: torch.Tensor, y: torch.Tensor
         state = bench.module.state_dict(keep_vars=True)
         for name, value in whole.items():
             state[name].copy_(value)
+    anchors = [start[name] for name, _ in bench.module.named_parameters()]
     loss_sum, squared, seen, steps = 0.0, 0.0, 0, 0
     for rows in batches(local.batches, job):
         batch = torch.from_numpy(rows)
@@ -204,8 +218,10 @@ def train_lean(bench: LeanModule, begun: Begun, x: torch.Tensor, y: torch.Tensor
         each = nn.functional.cross_entropy(bench.module(x[batch]), y[batch], reduction="none")
         each.mean().backward()
         with torch.no_grad():
-            for p in bench.params:
+            for p, anchor in zip(bench.params, anchors, strict=True):
                 if p.grad is not None:
+                    if pull is not None:
+                        p.grad.add_(p - anchor, alpha=pull)
                     if decay:
                         p.mul_(bench.rate.decay)
                     p.add_(p.grad, alpha=-lr)

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.passes import BatchPlan, LocalPass, Pull
+from fedfleet.core.passes import BatchPlan, Drift, LocalPass, Pull
 from fedfleet.core.trees import content_hash
 from fedfleet.learn.optimisers import adam, sgd
-from fedfleet.learn.zoo import fedavg
+from fedfleet.learn.zoo import fedavg, fedprox
 from fedfleet.runtime.executors.client_half import begin
 from fedfleet.runtime.executors.inline import batches
 from fedfleet.runtime.executors.stacked.executor import stacked
@@ -41,7 +41,14 @@ class Wide(nn.Module):
 
 @pytest.mark.parametrize("build", [dense(2000), Wide], ids=["one input each", "several inputs each"])
 @pytest.mark.parametrize(
-    "algorithm", [fedavg(lr=0.05, batch=4), fedavg(lr=0.05, weight_decay=0.1), fedavg(lr=0.05, steps=5)]
+    "algorithm",
+    [
+        fedavg(lr=0.05, batch=4),
+        fedavg(lr=0.05, weight_decay=0.1),
+        fedavg(lr=0.05, steps=5),
+        fedprox(mu=2.0, lr=0.05, batch=4),
+        fedprox(mu=2.0, lr=0.05, weight_decay=0.1),
+    ],
 )
 def test_the_loop_keeps_large_layers_apart_and_comes_to_the_same(build, algorithm):
     compare(small_task(build), algorithm, (9, 20, 3), form="loop", threads=2)
@@ -55,7 +62,8 @@ def test_the_loop_keeps_large_layers_apart_and_comes_to_the_same(build, algorith
         (replace(PLAIN, after=(lambda passed: passed,)), True),
         (replace(PLAIN, optimiser=sgd(momentum=0.9)), False),
         (replace(PLAIN, optimiser=adam()), False),
-        (replace(PLAIN, terms=(Pull(0.1),)), False),
+        (replace(PLAIN, terms=(Pull(0.1),)), True),
+        (replace(PLAIN, terms=(Pull(0.1), Drift(lambda start, carried: {}))), False),
         (replace(PLAIN, train=lambda name: True), False),
         (replace(PLAIN, keep=lambda name: True), False),
         (replace(PLAIN, then=PLAIN), False),
@@ -64,6 +72,16 @@ def test_the_loop_keeps_large_layers_apart_and_comes_to_the_same(build, algorith
 )
 def test_the_lean_way_is_for_plain_steps_only(local, plain):
     assert is_plain(local) == plain
+
+
+@pytest.mark.parametrize("options", [{"batch": 4}, {"weight_decay": 0.1}])
+def test_a_pull_of_nothing_changes_no_bit_of_large_layers(options):
+    task = small_task(dense(2000))
+    plain, pulled = (
+        stacked(task, form="loop").train(jobs_of(task, make(lr=0.05, **options), (9, 20, 3)))
+        for make in (fedavg, lambda **more: fedprox(mu=0.0, **more))
+    )
+    assert [content_hash(r.update) for r in plain] == [content_hash(r.update) for r in pulled]
 
 
 def test_only_large_layers_with_a_bias_that_are_used_once_move_themselves():
