@@ -10,6 +10,7 @@ from typing import Any
 from fedfleet.app.spec.tables import nested_kind, sayable
 from fedfleet.core.limits import LARGEST, MOST, SMALLEST
 from fedfleet.core.registry import builder, names, parameters, summary
+from fedfleet.learn.features import featured
 
 GENERAL = (LARGEST, MOST, math.inf)  # limits of all numbers, which the reference states once
 
@@ -23,7 +24,12 @@ def listed_parts(kind: str) -> dict[str, Any]:
     for item in items if kind == "tasks" else ():
         here = data_here(item["name"])
         item |= {} if here is None else {"data_here": here}
-    return {"kind": kind, "items": items}
+    return {"kind": kind, "items": items} | ({"around": around_any()} if kind == "algorithms" else {})
+
+
+def around_any() -> dict[str, dict[str, Any]]:
+    """What may be put around any algorithm, as keys of [algorithm] beside its own."""
+    return {name: entry for name, entry in describe(featured).items() if name != "algorithm"}
 
 
 def data_here(task: str) -> bool | None:

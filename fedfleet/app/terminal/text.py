@@ -70,11 +70,16 @@ def shown_parts(answer: dict[str, Any]) -> str:
         lines = [f"{item['name']}: {item['summary']}"]
         if not item.get("data_here", True):
             lines[0] += " (data not here)"
-        for name, p in item["parameters"].items():
-            default = "required" if p["required"] else f"default {p['default']}"
-            lines.append(f"    {name:<16} {p['type']:<36} {default}")
-        blocks.append("\n".join(lines))
+        blocks += [*lines, *_told(item["parameters"])]
+    if "around" in answer:
+        blocks += ["around any of them, as further keys of [algorithm]:", *_told(answer["around"])]
     return "\n".join(blocks)
+
+
+def _told(parameters: dict[str, Any]) -> list[str]:
+    """Parameters, a line each."""
+    said = {n: "required" if p["required"] else f"default {p['default']}" for n, p in parameters.items()}
+    return [f"    {name:<16} {p['type']:<36} {said[name]}" for name, p in parameters.items()]
 
 
 def shown_metrics(metrics: dict[str, Any]) -> str:

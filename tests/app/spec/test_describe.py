@@ -35,3 +35,10 @@ def test_all_parts_of_a_kind_are_listed():
     got = listed_parts("states")
     assert [i["name"] for i in got["items"]] == sorted(i["name"] for i in got["items"])
     assert all(i["summary"].endswith(".") for i in got["items"])
+
+
+def test_what_goes_around_any_algorithm_is_listed_with_them():
+    found = listed_parts("algorithms")["around"]
+    assert set(found) == {"fold", "keep", "fine_tune", "attack", "private", "up", "down", "feedback"}
+    assert found["up"]["type"] == "a part of codecs" and not any(p["required"] for p in found.values())
+    assert "around" not in listed_parts("codecs")
