@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import FedFleetError, RunFailed
-from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Trial
+from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass, Trial
 from fedfleet.core.records import Ints, Report, Settings, Slots
 from fedfleet.core.trees import Tree, tree_map
 
@@ -153,7 +153,7 @@ def _unpacked(parcel: Parcel, offer: Offer, algorithm: Algorithm) -> Job:
         key=parcel.key,
         seed=parcel.seed,
         offer=offer,
-        local=algorithm.local(parcel.client, parcel.settings),
+        local=_half(parcel, algorithm),
         rows=parcel.rows,
         steps=parcel.steps,
         memory=parcel.memory,
@@ -165,3 +165,9 @@ def _failed(name: str, wrong: Exception) -> Answer:
     """An answer that names the client and the task, unless the error already does."""
     said = str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"
     return Answer([], said if said.startswith(name) else f"{name}: {said}", traceback.format_exc())
+
+
+def _half(parcel: Parcel, algorithm: Algorithm) -> Pass:
+    """What the client trains: its half of the algorithm, or, before it is judged (a negative task), what tunes it."""
+    tuned = algorithm.tune(parcel.client) if parcel.task < 0 and algorithm.tune is not None else None
+    return algorithm.local(parcel.client, parcel.settings) if tuned is None else tuned

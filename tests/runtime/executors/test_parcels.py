@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from fedfleet.core.parts import Job, Offer
+from fedfleet.learn.zoo import ft
 from fedfleet.runtime.executors.parcels import (
+    Parcel,
     Recipe,
     Sheet,
+    _half,
     bare,
     owned,
     packed,
@@ -87,3 +90,10 @@ def test_an_offer_travels_without_the_code_that_encodes_it():
     coded = Offer(plain.params, {"c": np.ones(2)}, 17.0, lambda: b"")
     found = pickle.loads(pickle.dumps(bare(coded)))
     assert found.nbytes == 17.0 and found.encoded is None and found.extra["c"].tolist() == [1.0, 1.0]
+
+
+def test_before_a_client_is_judged_a_worker_trains_what_tunes_it():
+    algorithm = ft(tune_epochs=3)
+    parcel = Parcel(-1, 0, 5, 7, np.arange(4), 0, {}, {})
+    assert _half(parcel, algorithm) == algorithm.tune(0) != algorithm.local(0, {})
+    assert _half(replace(parcel, task=2), algorithm) == algorithm.local(0, {})

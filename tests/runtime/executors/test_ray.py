@@ -33,6 +33,7 @@ from tests.app.specs import written
 from tests.runtime.executors.kits import beginners, misled
 from tests.runtime.executors.test_parcels import same, toy_jobs
 from tests.testing.models import TASKS
+from tests.testing.registered import fitting_task
 
 pytestmark = pytest.mark.slow
 
@@ -162,7 +163,7 @@ def test_workers_may_stack_their_chunks(shared):
 
 @pytest.mark.parametrize("name", names("algorithms"))
 def test_every_registered_algorithm_has_the_bits_of_inline(name, shared):
-    spec = {**SPEC, "algorithm": name, "stop": {"rounds": 2}, "override": []}
+    spec = {**SPEC, "algorithm": name, "stop": {"rounds": 2}, "override": [], "task": fitting_task(name)}
     digests = [fedfleet.run(spec, f"run.execute={how}").metrics["digest"] for how in ("inline", "ray")]
     assert digests[0] == digests[1]
 
