@@ -1,8 +1,14 @@
-"""What one test registers, no other sees."""
+"""What one test registers, no other sees; and interrupts reach the processes that tests start."""
+
+import signal
 
 import pytest
 
 from fedfleet.core import registry
+
+# Shells start what runs in the background deaf to interrupts, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -62,6 +62,12 @@ def personalised(algorithm: Algorithm, *, keep: str) -> Algorithm:
     >>> sorted(alone.fold.like(alone.init({"body.weight": np.zeros(2), "head.weight": np.zeros(2)})))
     ['body.weight']
     """
+    local = algorithm.local(0, NO_SETTINGS)
+    if isinstance(local, LocalPass) and local.second is not None and local.second.own is not None:
+        raise BadInput(
+            f"algorithm.keep: clients of {algorithm.name!r} have a whole model of their own, which would be drawn to leaves that "
+            "nobody trains; leave `keep` out, or use another algorithm"
+        )
     none = f"algorithm.keep = {keep!r} matches no leaf of this model"
     return at_home(algorithm, Leaves((keep,)), "algorithm.keep", none)
 

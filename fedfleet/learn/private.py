@@ -149,8 +149,8 @@ def _veiled(passed: Passed, clip: float, std: float) -> Passed:
     if not leaves:
         return passed
     clients, seed = len(passed.keys), seeded_key(passed.seed)
-    squared = sum(halved(leaves[n].reshape(clients, -1).double().square()) for n in sorted(leaves))
-    factor: Any = (clip / squared.sqrt()).clamp(max=1.0)  # type: ignore[union-attr]
+    squared: Any = sum(halved(leaves[n].reshape(clients, -1).double().square()) for n in sorted(leaves))
+    factor = (clip / squared.sqrt()).clamp(max=1.0)
     found = dict(passed.update)
     for name, leaf in leaves.items():
         short = leaf * factor.to(leaf.dtype).reshape(-1, *(1,) * (leaf.dim() - 1))

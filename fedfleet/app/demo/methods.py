@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.demo.running import trained
 from fedfleet.app.demo.study import CLIENTS, COHORT, DEADLINE, FLEETS, MODEL_BYTES, SEED
-from fedfleet.app.runs import Finished, perform
-from fedfleet.app.spec import resolve
-from fedfleet.app.terminal.progress import progress
+from fedfleet.app.runs import Finished
 from fedfleet.measure.learning import time_to_accuracy
 
 FLEET, TARGET, HOURS = "middle", 0.8, 4
@@ -54,12 +53,13 @@ def methods_spec(name: str) -> dict[str, Any]:
 
 def run_methods(out: Path, *, quiet: bool = False) -> dict[str, Finished]:
     """Train by each method, each run in a folder under `out`/runs."""
-    runs: dict[str, Finished] = {}
-    for name in METHODS:
-        spec = resolve(methods_spec(name), "method-" + "".join(c for c in name.lower() if c.isalnum()))
-        with progress(_MOST, quiet=quiet, label=f"methods, {name}") as watch:
-            runs[name] = perform(spec, out / "runs" / spec.name, watch=watch)
-    return runs
+    return {
+        name: trained(out, _folder(name), methods_spec(name), label=f"methods, {name}", quiet=quiet) for name in METHODS
+    }
+
+
+def _folder(name: str) -> str:
+    return "method-" + "".join(c for c in name.lower() if c.isalnum())
 
 
 def result_row(name: str, done: Finished) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from fedfleet.app.demo.running import trained
 from fedfleet.app.fleets.measuring import measured
 from fedfleet.app.fleets.sampling import sample_devices, sample_states
-from fedfleet.app.runs import Finished, perform
+from fedfleet.app.runs import Finished
 from fedfleet.app.spec import resolve
-from fedfleet.app.terminal.progress import progress
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.intervals import traces
 from fedfleet.measure.learning import time_to_accuracy
@@ -69,13 +69,13 @@ def demo_spec(fleet: str, pace: str) -> dict[str, Any]:
 
 def run_fleets(out: Path, *, quiet: bool = False) -> dict[tuple[str, str], Finished]:
     """Train on every fleet under every policy, each run in a folder under `out`/runs."""
-    runs: dict[tuple[str, str], Finished] = {}
-    for fleet in FLEETS:
-        for pace in PACES:
-            spec = resolve(demo_spec(fleet, pace), f"{fleet}-{pace}")
-            with progress(ROUNDS, quiet=quiet, label=f"{fleet} fleet, {pace}") as watch:
-                runs[fleet, pace] = perform(spec, out / "runs" / spec.name, watch=watch)
-    return runs
+    return {
+        (fleet, pace): trained(
+            out, f"{fleet}-{pace}", demo_spec(fleet, pace), label=f"{fleet} fleet, {pace}", quiet=quiet
+        )
+        for fleet in FLEETS
+        for pace in PACES
+    }
 
 
 def fleet_tables(fleet: str) -> tuple[DeviceTable, StateTable]:

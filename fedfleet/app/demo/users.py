@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.runs import Finished, perform
+from fedfleet.app.demo.running import trained
+from fedfleet.app.runs import Finished
 from fedfleet.app.spec import resolve
-from fedfleet.app.terminal.progress import progress
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.parts import Job, Offer
 from fedfleet.engine.nested import visits_of
@@ -52,12 +52,10 @@ def users_spec(edge: dict[str, Any] | None) -> dict[str, Any]:
 
 def run_users(out: Path, *, quiet: bool = False) -> dict[str, Finished]:
     """Train by each method, each run in a folder under `out`/runs."""
-    runs: dict[str, Finished] = {}
-    for name, (_, edge) in METHODS.items():
-        spec = resolve(users_spec(edge), f"users-{name.lower()}")
-        with progress(ROUNDS, quiet=quiet, label=f"users, {name}") as watch:
-            runs[name] = perform(spec, out / "runs" / spec.name, watch=watch)
-    return runs
+    return {
+        name: trained(out, f"users-{name.lower()}", users_spec(edge), label=f"users, {name}", quiet=quiet)
+        for name, (_, edge) in METHODS.items()
+    }
 
 
 def result_row(name: str, done: Finished) -> dict[str, Any]:

@@ -198,13 +198,7 @@ def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
     until = time.monotonic() + 60
     while not list(out.glob("checkpoint-*")) and time.monotonic() < until:
         time.sleep(0.01)
-    for _ in range(3):  # as a person would: seen once, an interrupt that fell into somebody's C code was lost there
-        process.send_signal(signal.SIGINT)
-        try:
-            process.wait(timeout=5)
-            break
-        except subprocess.TimeoutExpired:
-            continue
+    process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert f"resume with: fedfleet run {spec} --resume --out {out}" in err
