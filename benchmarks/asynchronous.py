@@ -46,9 +46,10 @@ def speed(clients: int, k: int, concurrency: int, arrivals: int, refill: float, 
 def utilisation(clients: int = 225, concurrency: int = 45) -> dict[str, float]:
     """Contributions per client and hour, by rounds that wait for everyone and by a buffer with as many at work."""
     from fedfleet.choose.uniform import uniform
-    from fedfleet.core.parts import Plan, World
+    from fedfleet.core.parts import Plan
     from fedfleet.core.records import Stop
     from fedfleet.core.rng import client_keys
+    from fedfleet.core.sources import World
     from fedfleet.measure.participation import utilisation as used
     from fedfleet.measure.tasks import task_table
     from fedfleet.pace.buffered import buffered

@@ -17,10 +17,11 @@ def main() -> None:
 
     from fedfleet.choose.uniform import uniform
     from fedfleet.core.events import Evaluated
-    from fedfleet.core.parts import DataSource, Plan, Task, World
+    from fedfleet.core.parts import Plan, Task
     from fedfleet.core.records import Stop
     from fedfleet.core.registry import builder
     from fedfleet.core.rng import client_keys, stream
+    from fedfleet.core.sources import DataSource, World
     from fedfleet.learn.zoo import fedavg
     from fedfleet.pace.rounds import readiness
     from fedfleet.runtime import journal as journals

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedfleet.core.parts import World
+    from fedfleet.core.sources import World
 
 # (clients, cohort) of each world, and its rounds unless told otherwise
 SIZES = {
@@ -30,8 +30,8 @@ SIZES = {
 
 def spread_world(clients: int) -> World:
     """Every client has a device and a day of its own."""
-    from fedfleet.core.parts import World
     from fedfleet.core.rng import client_keys
+    from fedfleet.core.sources import World
     from fedfleet.testing.toys import no_data
     from fedfleet.world.devices import spread
     from fedfleet.world.states import daily
@@ -43,8 +43,8 @@ def spread_world(clients: int) -> World:
 def builtin_world(clients: int) -> World:
     """Clients whose devices and states are drawn evenly from the built-in base, as `fedfleet sample` draws them."""
     from fedfleet.core.fleet import take_devices, take_states
-    from fedfleet.core.parts import World
     from fedfleet.core.rng import client_keys, stream
+    from fedfleet.core.sources import World
     from fedfleet.testing.toys import no_data
     from fedfleet.world.bases import load_devices, load_states
     from fedfleet.world.devices import table_devices

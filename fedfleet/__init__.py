@@ -33,18 +33,7 @@ if TYPE_CHECKING:
     from fedfleet.core.errors import BadInput, Refused, RunFailed
     from fedfleet.core.folding import Fold
     from fedfleet.core.labels import RunFacts
-    from fedfleet.core.parts import (
-        Algorithm,
-        Dataset,
-        DataSource,
-        DeviceSource,
-        Draw,
-        Offer,
-        Policy,
-        Selector,
-        StateSource,
-        Task,
-    )
+    from fedfleet.core.parts import Algorithm, Dataset, Draw, Offer, Policy, Selector, Task
     from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, Passed, Slot
     from fedfleet.core.records import (
         Assignments,
@@ -58,6 +47,7 @@ if TYPE_CHECKING:
         whole_work,
     )
     from fedfleet.core.registry import register
+    from fedfleet.core.sources import DataSource, DeviceSource, StateSource
     from fedfleet.runtime.simulate import simulate
 
 __all__ = [

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.events import Event, RunBegan
 from fedfleet.core.intervals import Traces, traces
-from fedfleet.core.parts import Algorithm, DeviceSource, Plan, Policy, Selector, World
+from fedfleet.core.parts import Algorithm, Plan, Policy, Selector
 from fedfleet.core.records import NOTHING, Book, ClientScores, Cost, Decision, Floats, Ints, Keys, Roster, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import DeviceSource, World
+from fedfleet.core.spending import STAGES
 from fedfleet.pace.buffered import buffered as paced_by_buffer
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import IfFew, deadline, readiness
@@ -268,6 +270,8 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
             value = "NaN" if isinstance(value, float) and math.isnan(value) else value  # NaN is unequal to itself
         elif f.name == "due" and value is not None:
             value = value * scale
+        elif f.name == "spent":
+            value = {name: column * (scale if name in STAGES else 1.0) for name, column in value.items()}
         elif names is not None and f.name in ("client", "clients") and not isinstance(event, RunBegan):
             # RunBegan says how many clients there are, not which; scores are renamed below.
             value = value if value is None or isinstance(value, ClientScores) else np.asarray(names)[value]

@@ -19,7 +19,8 @@ from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import Spec, load_spec, read_table, resolve, with_words
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event, without_sums
-from fedfleet.core.parts import Task, World
+from fedfleet.core.parts import Task
+from fedfleet.core.sources import World
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.seals import SEAL

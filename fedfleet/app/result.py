@@ -10,7 +10,8 @@ from typing import Any
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ModelCommitted
-from fedfleet.core.parts import Task, World
+from fedfleet.core.parts import Task
+from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.measure.columns import Columns, client_columns, round_columns
 from fedfleet.runtime.simulate import Simulation

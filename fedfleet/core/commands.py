@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from fedfleet.core.records import Context, Ints, ServerState, Wave
@@ -25,6 +26,9 @@ class Probe:
     clients: Ints
     stat: str
     server: ServerState
+    time: float = 0.0  # when it was asked, and in which round
+    round: int = 0
+    within: float = math.inf  # seconds after which an answer counts no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,15 @@ class Forget:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """Say what these ended tasks cost, each sent with its wave and ended after so many seconds. Answer: TasksSpent, at once."""
+
+    tasks: tuple[int, ...]
+    waves: tuple[Wave, ...]
+    seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluate:
     """Try this model on the central test set, and on all clients' test shards if `clients`. Answer: Evaluated."""
 
@@ -76,4 +89,4 @@ class Finish:
     reason: str
 
 
-Command = FindCandidates | Probe | Send | WakeAt | Gather | Forget | Evaluate | Finish
+Command = FindCandidates | Probe | Send | WakeAt | Gather | Forget | Account | Evaluate | Finish

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from fedfleet.core.records import Cost, Floats
 
 # A training sample costs a forward and a backward pass, taken as three times the forward pass alone.
 TRAINING_PASSES = 3.0
 
 
-def seconds_of(
+def stage_seconds(
     cost: Cost,
     down_kbps: Floats,
     up_kbps: Floats,
@@ -24,21 +22,22 @@ def seconds_of(
     latency: Floats,
     *,
     seconds_per_batch: Floats | float = 0.0,
-) -> Floats:
-    """Seconds for download, training and upload; speeds in kbit/s, `seconds_per_sample` is inference time.
+) -> dict[str, Floats]:
+    """Seconds of latency, download, training and upload; speeds in kbit/s, `seconds_per_sample` is inference time.
 
     `seconds_per_batch` is what a training batch takes besides its samples; it is not tripled.
 
     >>> one = Cost(np.array([10.0]), np.array([1e6]), np.array([1e6]))
-    >>> seconds_of(one, np.array([8000.0]), np.array([4000.0]), np.array([0.1]), np.array([0.0]))
-    array([6.])
+    >>> stages = stage_seconds(one, np.array([8000.0]), np.array([4000.0]), np.array([0.1]), np.array([0.0]))
+    >>> {name: float(seconds[0]) for name, seconds in stages.items()}
+    {'latency': 0.0, 'download': 1.0, 'compute': 3.0, 'upload': 2.0}
     """
     bits = 8.0 / 1000.0
-    transfer = cost.bytes_down * bits / down_kbps + cost.bytes_up * bits / up_kbps
-    seconds = transfer + TRAINING_PASSES * cost.samples * seconds_per_sample + latency
+    compute = TRAINING_PASSES * cost.samples * seconds_per_sample
     if cost.batches is not None:
-        seconds = seconds + seconds_per_batch * cost.batches
-    return np.asarray(seconds, np.float64)
+        compute = compute + seconds_per_batch * cost.batches
+    down, up = cost.bytes_down * bits / down_kbps, cost.bytes_up * bits / up_kbps
+    return {"latency": latency, "download": down, "compute": compute, "upload": up}
 
 
 def scaled(cost: Cost, byte_scale: float) -> Cost:

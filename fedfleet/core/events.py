@@ -26,6 +26,7 @@ class Probed:
     stat: str
     clients: Ints
     values: Floats
+    spent: Mapping[str, Floats] = field(default_factory=dict[str, Floats])  # as in TasksSpent; empty: nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,43 @@ class TaskLost:
     client: int
     seconds: float
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStruck:
+    """Fact: a task came to grief `seconds` after it was sent; only the world knows, and the server goes on waiting."""
+
+    time: float
+    task: int
+    client: int
+    seconds: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReportUnwanted:
+    """Fact: a report came that nobody waits for: `late`, its task had been given up, or `again`, it had come before."""
+
+    time: float
+    task: int
+    client: int
+    bytes_up: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TasksSpent:
+    """Fact: what the tasks that ended in a round really cost, in the order of their ids: columns by name.
+
+    Stages of core.spending in seconds, as far as each was carried out; bytes_down and bytes_up that moved; joules and what else
+    the world's energy source says. A column that is not there is 0; NaN: nobody knows. What a task took beyond its stages it was
+    out of reach.
+    """
+
+    time: float
+    tasks: Ints
+    clients: Ints
+    spent: Mapping[str, Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +206,17 @@ def without_sums(events: Iterable[Event]) -> list[Event]:
     return [replace(e, aggregate=None) if isinstance(e, ReportsGathered) else e for e in events]
 
 
-Fact = CandidatesSeen | Probed | TaskArrived | TaskLost | TimerFired | ReportsGathered | Evaluated
+Fact = (
+    CandidatesSeen
+    | Probed
+    | TaskArrived
+    | TaskLost
+    | TaskStruck
+    | ReportUnwanted
+    | TasksSpent
+    | TimerFired
+    | ReportsGathered
+    | Evaluated
+)
 Outcome = RunBegan | TasksSent | TasksDropped | ReportRejected | RoundFailed | ModelCommitted | RunEnded
 Event = Fact | Outcome

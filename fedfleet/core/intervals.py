@@ -137,3 +137,21 @@ def finish_after(t: Traces, clients: Ints, time: float, seconds: Floats) -> Floa
     j = np.maximum(_last_at_or_before(t.before, low, high, np.nextafter(rest, -np.inf)), low)
     end = time + ((laps * period + t.begins[j] + (rest - t.before[j])) - phase)
     return np.where(seconds <= 0, time, np.maximum(end, time))
+
+
+def ready_seconds(t: Traces, clients: Ints, start: float, until: Floats) -> Floats:
+    """How many ready seconds each client has between `start` and its own `until`: the inverse of `finish_after`."""
+    rows = row_of(t.of, clients)
+    from_, to = (_ready_since(t, rows, np.broadcast_to(np.asarray(x, np.float64), len(rows))) for x in (start, until))
+    return np.maximum(to - from_, 0.0)
+
+
+def _ready_since(t: Traces, rows: Ints, time: Floats) -> Floats:
+    """Ready seconds since each trace began."""
+    phase = _phase(t, rows, time)
+    laps = np.rint((time - t.start[rows] - phase) / t.period[rows])
+    low = t.offsets[rows]
+    i = _last_at_or_before(t.begins, low, t.offsets[rows + 1], phase)
+    at = np.maximum(i, low)
+    inside = np.where(i < low, 0.0, t.before[at] + np.minimum(phase, t.ends[at]) - t.begins[at])
+    return laps * t.total[rows] + inside

@@ -7,20 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from fedfleet.core.edges import NestedPass, UserSource
+from fedfleet.core.edges import NestedPass
+from fedfleet.core.events import TasksSpent
 from fedfleet.core.folding import Aggregate, Fold, Folding
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import (
     Assignments,
     Book,
-    Bools,
     Context,
     Cost,
     Decision,
     Ended,
     Floats,
     Ints,
-    Keys,
     Rejected,
     Report,
     Roster,
@@ -137,7 +136,8 @@ class Selector:
     `probe(state, roster, n, draw)` names clients to look at before picking, and the number wanted of them. `sees` names
     columns that the runtime puts into `Roster.stats`: compute_seconds, transfer_seconds and its upload_seconds (foreseen for the
     whole work, without unavailable time, each with the latency_seconds of a trip), steps (NaN where they cannot be foreseen),
-    user (-1: nobody's).
+    user (-1: nobody's). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears what ended tasks
+    really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`.
     """
 
     name: str
@@ -146,6 +146,8 @@ class Selector:
     probe: Callable[[State, Roster, int, Draw], tuple[Ints, str]] | None = None
     initial: Callable[[int], State] = stateless
     sees: tuple[str, ...] = ()
+    probe_seconds: float = math.inf
+    charge: Callable[[State, TasksSpent], State] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,65 +171,6 @@ class Policy:
     prompt: bool = False
     key: str = "cohort"
     holds: int | None = None
-
-
-# ---- where: the world as sources, pure functions of (clients, time), vectorised ----------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSource:
-    """How long work takes: `seconds(clients, cost, start, tasks)`; infinite if a device cannot do it at all.
-
-    `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip. `memory_mb(clients)`, where it
-    is known, is NaN for those of whom it is not.
-    """
-
-    seconds: Callable[[Ints, Cost, float, Ints], Floats]
-    kinds: Sequence[str]
-    memory_mb: Callable[[Ints], Floats] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StateSource:
-    """Who is reachable: `online(t)` for all clients; `finish(clients, start, seconds)` when so many ready seconds passed.
-
-    `earliest(among, n, start, until)` is the first moment from `start` on, and before `until`, at which `online` says yes for n
-    of the clients that the mask `among` names; infinite if there is none. Policies that wait for clients need it.
-    """
-
-    online: Callable[[float], Bools]
-    finish: Callable[[Ints, float, Floats], Floats]
-    earliest: Callable[[Bools, int, float, float], float] | None = None
-
-
-Split = Literal["train", "valid", "test"]
-
-
-@dataclass(frozen=True, slots=True)
-class DataSource:
-    """Who holds what: `shard(client, split, round)` as row numbers of the dataset; `sizes(round)` of the training shards.
-
-    `testers` are the clients with test samples of their own; `holdout` are the rows of the central test set.
-    """
-
-    shard: Callable[[int, Split, int], Ints]
-    sizes: Callable[[int], Ints]
-    testers: Ints
-    holdout: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """Heterogeneity: devices, states, data, and the clients' keys. A deployment has none: reality answers.
-
-    `users` says whose device each client is, where that is known.
-    """
-
-    keys: Keys
-    devices: DeviceSource
-    states: StateSource
-    data: DataSource
-    users: UserSource | None = None
 
 
 # ---- tasks, jobs, executors, the plan ---------------------------------------------------------------------------

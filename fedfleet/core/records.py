@@ -123,7 +123,8 @@ class Report:
 
     `bytes_up` and `seconds`, where they are known only after the work, replace what was foreseen. `forwarded` is the exact
     sum of an edge's own reports, of which `update` is the mean: it is merged, so that layers of edges change no bit. `parts`, from
-    `accept`, is the share of its weight that leaves or elements get: 0 where the client trained nothing.
+    `accept`, is the share of its weight that leaves or elements get: 0 where the client trained nothing. `spent` says what
+    `seconds` went into (stages of core.spending, and joules), where whoever worked knows better than the world.
     """
 
     task: int
@@ -136,6 +137,7 @@ class Report:
     seconds: float | None = None
     forwarded: Any = None
     parts: Mapping[str, Any] | None = None
+    spent: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

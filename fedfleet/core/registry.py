@@ -100,6 +100,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "state_file": "fedfleet.world.states:state_file",
         "dpcsm": "fedfleet.world.states:dpcsm",
     },
+    "faults": {},
+    "energy": {},
     "partitions": {
         "iid": "fedfleet.world.partitions:iid",
         "dirichlet": "fedfleet.world.partitions:dirichlet",

@@ -37,7 +37,7 @@ def candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reacti
         return _pick(plan, state, _with_column(roster, stat, np.full(len(roster.clients), np.nan)))
     if places(roster, clients) is None:
         raise RunFailed(f"selector {choose.name!r} probes clients that are not on the roster")
-    probe = Probe(clients, stat, state.server)
+    probe = Probe(clients, stat, state.server, fact.time, state.book.round, choose.probe_seconds)
     return Reaction(state._replace(roster=roster, probe=probe), (), (probe,))
 
 

@@ -16,7 +16,7 @@ from fedfleet.core.commands import Probe
 from fedfleet.core.parts import State
 from fedfleet.core.records import Assignments, Book, Cost, Roster, ServerState, Wave
 from fedfleet.core.trees import Array, Tree
-from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of_arrival
+from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of_arrival, unsettled
 
 Frozen = tuple[dict[str, Any], dict[str, Array]]
 _COLUMNS = ("clients", "steps", "share", "keys", "samples", "bytes_down", "bytes_up")
@@ -25,9 +25,8 @@ _PLAIN = ("others", "at_least", "next_task", "wake", "room", "reason")  # fields
 
 def freeze(state: RunState) -> Frozen:
     """JSON-ready facts and named arrays."""
-    ended, gathering = in_order_of_arrival(state.ended), in_order_of_arrival(state.gathering)
     # In-flight and just-ended tasks keep their waves, and waves the model version that they were sent with.
-    waves = {w.first: w for w in (*state.running.values(), *(e.wave for e in (*ended, *gathering)))}
+    waves = {w.first: w for w in (*state.running.values(), *(e.wave for e in unsettled(state)))}
     probe = () if state.probe is None else (state.probe.server,)
     servers = {id(s): s for s in (state.server, *probe, *(w.server for w in waves.values()))}
     order = {key: i for i, key in enumerate(servers)}
@@ -45,9 +44,10 @@ def freeze(state: RunState) -> Frozen:
         "server": order[id(state.server)],
         "waves": [[w.first, w.round, w.version, w.time, w.asked.due, order[id(w.server)]] for w in waves.values()],
         "running": {str(first): sorted(t for t, w in state.running.items() if w.first == first) for first in waves},
-        "ended": _ending_rows(ended),
-        "gathering": _ending_rows(gathering),
-        "probe": None if state.probe is None else [state.probe.stat, order[id(state.probe.server)]],
+        "ended": _ending_rows(state.ended),
+        "gathering": _ending_rows(state.gathering),
+        "unpaid": [_ending_rows(chain) for chain in state.unpaid],
+        "probe": None if (p := state.probe) is None else [p.stat, order[id(p.server)], p.time, p.round, p.within],
     }
     if state.roster is not None and state.probe is not None:
         arrays |= _roster_arrays(state.roster) | {"probe/clients": state.probe.clients}
@@ -72,8 +72,8 @@ def thaw(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> RunState:
         waves[first] = Wave(first, round_, version, time, asked, keys, cost, server(place))
     probe = roster = None
     if meta["probe"] is not None:
-        stat, place = meta["probe"]
-        probe = Probe(arrays["probe/clients"], stat, server(place))
+        stat, place, asked_at, round_, within = meta["probe"]
+        probe = Probe(arrays["probe/clients"], stat, server(place), asked_at, round_, within)
         clients, keys, samples = (arrays[f"roster/{n}"] for n in ("clients", "keys", "samples"))
         roster = Roster(clients, keys, samples, _below(arrays, "roster/stats/"))
     selector: State = _below(arrays, "selector/")
@@ -82,7 +82,8 @@ def thaw(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> RunState:
     return RunState(
         server(meta["server"]), selector, book,
         Map({t: waves[int(first)] for first, tasks in meta["running"].items() for t in tasks}),
-        ended=_linked(meta["ended"], waves), gathering=_linked(meta["gathering"], waves), roster=roster, probe=probe,
+        ended=_linked(meta["ended"], waves), gathering=_linked(meta["gathering"], waves),
+        unpaid=tuple(c for rows in meta["unpaid"] if (c := _linked(rows, waves)) is not None), roster=roster, probe=probe,
         phase=Phase(meta["phase"]), progress=Progress(**meta["progress"]), **{name: meta[name] for name in _PLAIN},
     )  # fmt: skip
 
@@ -101,8 +102,8 @@ def _roster_arrays(roster: Roster) -> dict[str, Array]:
     return columns | {f"roster/stats/{n}": v for n, v in roster.stats.items()}
 
 
-def _ending_rows(endings: Iterable[Ending]) -> list[list[Any]]:
-    return [[e.task, e.wave.first, e.seconds, e.fate] for e in endings]
+def _ending_rows(last: Ending | None) -> list[list[Any]]:
+    return [[e.task, e.wave.first, e.seconds, e.fate] for e in in_order_of_arrival(last)]
 
 
 def _linked(rows: Iterable[tuple[int, int, float, int]], waves: Mapping[int, Wave]) -> Ending | None:

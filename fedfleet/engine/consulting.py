@@ -13,7 +13,7 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import FOLDED, Decision
 from fedfleet.engine import ending
 from fedfleet.engine.book import dropped, learnt, next_round, with_book
-from fedfleet.engine.pending import evaluate_command, gather_command
+from fedfleet.engine.pending import evaluate_command, gather_command, owing
 from fedfleet.engine.state import Phase, Reaction, RunState, endings
 
 # A policy that abandons and asks in turn within one consultation is caught after so many turns.
@@ -109,14 +109,16 @@ def _abandon(plan: Plan, state: RunState, reason: str) -> Reaction:
     failed = RoundFailed(state.book.now, state.book.round, reason)
     came = np.array([e.task for e in endings(state.ended) if e.fate == FOLDED], np.int64)
     forget = (Forget(came, came[:0]),) if len(came) else ()  # their clients are free already
+    state, account = owing(state, state.ended)
     after = _round_over(plan, learnt(plan, state, None))
-    return Reaction(after.state, (failed, *after.outcomes), forget + after.commands)
+    return Reaction(after.state, (failed, *after.outcomes), account + forget + after.commands)
 
 
 def _gather(state: RunState) -> Reaction:
     """End the round by folding what has arrived."""
     state = state._replace(gathering=state.ended, ended=None, phase=Phase.GATHERING)
-    return Reaction(with_book(state, arrived=0, own_arrived=0), (), (gather_command(state),))
+    state, account = owing(state, state.gathering)
+    return Reaction(with_book(state, arrived=0, own_arrived=0), (), (*account, gather_command(state)))
 
 
 def open_next(plan: Plan, state: RunState) -> Reaction:

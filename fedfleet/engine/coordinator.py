@@ -21,10 +21,13 @@ from fedfleet.core.events import (
     Probed,
     ReportRejected,
     ReportsGathered,
+    ReportUnwanted,
     RoundFailed,
     RunBegan,
     TaskArrived,
     TaskLost,
+    TasksSpent,
+    TaskStruck,
     TimerFired,
 )
 from fedfleet.core.folding import finish
@@ -37,7 +40,7 @@ from fedfleet.engine.asking import candidates_seen, probed
 from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, learnt, room_for, task_ended, with_book
 from fedfleet.engine.consulting import consult, open_next
 from fedfleet.engine.pending import evaluate_command
-from fedfleet.engine.state import Phase, Reaction, RunState
+from fedfleet.engine.state import Phase, Reaction, RunState, endings
 
 
 def begin(plan: Plan) -> Reaction:
@@ -62,12 +65,16 @@ def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
         raise RunFailed(f"{type(fact).__name__} after the run had ended: the runtime is broken")
     if isinstance(fact, (TaskArrived, TaskLost)):
         return _task_ended(plan, state, fact)
+    if isinstance(fact, (TaskStruck, ReportUnwanted)):
+        return _unseen(state, fact)
     state = _guard_zeno(plan, state, fact)
     match fact:
         case CandidatesSeen():
             return candidates_seen(plan, state, fact)
         case Probed():
             return probed(plan, state, fact)
+        case TasksSpent():
+            return Reaction(_charged(plan, state, fact))
         case TimerFired():
             return _timer_fired(plan, state, fact)
         case ReportsGathered():
@@ -88,6 +95,25 @@ def _task_ended(plan: Plan, state: RunState, fact: TaskArrived | TaskLost) -> Re
     if now == state.wake and not plan.pace.prompt:
         return Reaction(state)
     return consult(plan, state)
+
+
+def _unseen(state: RunState, fact: TaskStruck | ReportUnwanted) -> Reaction:
+    """What neither a policy nor a selector can know of, or has any use for: it is in the journal, and that is all."""
+    if isinstance(fact, TaskStruck) != (fact.task in state.running):
+        odd = "is not running" if isinstance(fact, TaskStruck) else "is awaited"
+        raise RunFailed(f"{type(fact).__name__} of task {fact.task}, which {odd}: the runtime is broken")
+    return Reaction(with_book(state, now=fact.time, answered=False))
+
+
+def _charged(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
+    """The selector hears what tasks cost."""
+    if not state.unpaid or [e.task for e in endings(state.unpaid[0])] != fact.tasks.tolist():
+        raise RunFailed("it is told what tasks cost of which nobody asked: the runtime is broken")
+    state = with_book(state._replace(unpaid=state.unpaid[1:]), now=fact.time)
+    if plan.choose.charge is None:
+        return state
+    with blaming(f"selector {plan.choose.name!r}, hearing what {len(fact.tasks)} tasks cost,"):
+        return state._replace(selector=plan.choose.charge(state.selector, fact))
 
 
 def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:

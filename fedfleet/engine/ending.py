@@ -8,7 +8,7 @@ from fedfleet.core.commands import Command, Finish, Forget
 from fedfleet.core.events import Evaluated, Outcome, RunEnded
 from fedfleet.core.parts import Plan
 from fedfleet.engine.book import dropped
-from fedfleet.engine.pending import evaluate_command
+from fedfleet.engine.pending import evaluate_command, owing
 from fedfleet.engine.state import Phase, Progress, Reaction, RunState
 
 
@@ -53,8 +53,8 @@ def start(state: RunState, reason: str) -> Reaction:
     state, gone = dropped(state, 0)
     if gone is not None:
         outcomes, commands = (gone,), (Forget(gone.tasks, gone.clients),)
-    state = state._replace(phase=Phase.ENDING, reason=reason)
-    return Reaction(state, outcomes, (*commands, evaluate_command(state)))
+    state, account = owing(state._replace(phase=Phase.ENDING, reason=reason), state.ended)
+    return Reaction(state, outcomes, (*commands, *account, evaluate_command(state)))
 
 
 def finish(state: RunState) -> Reaction:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedfleet.core.charging import settings_at
-from fedfleet.core.commands import Command, Evaluate, FindCandidates, Gather, WakeAt
+from fedfleet.core.commands import Account, Command, Evaluate, FindCandidates, Gather, WakeAt
 from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import FOLDED, Context
@@ -25,6 +25,7 @@ def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
         found.append(state.probe)
     elif state.book.asking:
         found.append(FindCandidates(state.book.wanted - state.book.selected, state.at_least))
+    found += map(account_command, state.unpaid)
     if state.phase is Phase.GATHERING:
         found.append(gather_command(state))
     elif state.phase in (Phase.EVALUATING, Phase.ENDING):
@@ -42,6 +43,19 @@ def gather_command(state: RunState) -> Gather:
         state.server,
         state.book.version + 1,
     )
+
+
+def account_command(last: Ending) -> Account:
+    """Find out what these ended tasks cost."""
+    ended = endings(last)
+    return Account(tuple(e.task for e in ended), tuple(e.wave for e in ended), tuple(e.seconds for e in ended))
+
+
+def owing(state: RunState, last: Ending | None) -> tuple[RunState, tuple[Account, ...]]:
+    """The state in which it is asked what these ended tasks cost; nothing if none ended."""
+    if last is None:
+        return state, ()
+    return state._replace(unpaid=(*state.unpaid, last)), (account_command(last),)
 
 
 def evaluate_command(state: RunState) -> Evaluate:

@@ -19,9 +19,12 @@ from fedfleet.core.events import (
     Outcome,
     Probed,
     ReportsGathered,
+    ReportUnwanted,
     TaskArrived,
     TaskLost,
     TasksSent,
+    TasksSpent,
+    TaskStruck,
     TimerFired,
 )
 from fedfleet.core.parts import Draw, Plan, State
@@ -30,7 +33,10 @@ from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.pending import pending
 from fedfleet.engine.state import Reaction, RunState
 
-_FACTS = (CandidatesSeen, Probed, TaskArrived, TaskLost, TimerFired, ReportsGathered, Evaluated)
+_FACTS = (
+    CandidatesSeen, Probed, TaskArrived, TaskLost, TaskStruck, ReportUnwanted, TasksSpent, TimerFired, ReportsGathered,
+    Evaluated,
+)  # fmt: skip
 T = TypeVar("T")
 Regather = Callable[[Gather, ReportsGathered], ReportsGathered]
 
@@ -118,8 +124,12 @@ def _contradicting(at: int, event: Event) -> Generator[None]:
 
 
 def _says_nothing_more(log: list[Event], i: int) -> bool:
-    seen = log[i]
-    return isinstance(seen, CandidatesSeen) and len(seen.roster.clients) > 0 and i + 1 == len(log)
+    """Were candidates seen, and a probe sent to some of them that the log does not answer any more?"""
+    seen, after = log[i], log[i + 1] if i + 1 < len(log) else None
+    if not isinstance(seen, CandidatesSeen) or not len(seen.roster.clients) or isinstance(after, TasksSent | Probed):
+        return False
+    answered = any(isinstance(log[k], CandidatesSeen | Probed | TasksSent) for k in range(i + 1, len(log)))
+    return not answered and (after is None or isinstance(after, _FACTS))
 
 
 def _scripted(plan: Plan, log: list[Event], i: int, keys: Keys, sizes: Ints) -> tuple[CandidatesSeen | Probed, Plan]:

@@ -59,6 +59,7 @@ class RunState(NamedTuple):
     running: Map[int, Wave]
     ended: Ending | None = None
     gathering: Ending | None = None
+    unpaid: tuple[Ending, ...] = ()  # tasks whose rounds closed, and of which it was asked what they cost
     roster: Roster | None = None  # whom the selector looks at while a probe is out
     probe: Probe | None = None  # the probe that is out
     others: bool = False  # the ask that is out leaves out whoever was asked in this round
@@ -91,3 +92,9 @@ def in_order_of_arrival(last: Ending | None) -> list[Ending]:
         found.append(last)
         last = last.before
     return found[::-1]
+
+
+def unsettled(state: RunState) -> list[Ending]:
+    """Ended tasks with which something is still to be done: fold their reports, or say what they cost; some may be there twice."""
+    chains = (state.ended, state.gathering, *state.unpaid)
+    return [ending for chain in chains for ending in in_order_of_arrival(chain)]

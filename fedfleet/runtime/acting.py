@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Protocol, assert_never
 
-from fedfleet.core.commands import Command, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.commands import (
+    Account,
+    Command,
+    Evaluate,
+    FindCandidates,
+    Finish,
+    Forget,
+    Gather,
+    Probe,
+    Send,
+    WakeAt,
+)
 
 
 class Actor(Protocol):
@@ -16,6 +27,7 @@ class Actor(Protocol):
     def wake(self, command: WakeAt) -> None: ...
     def gather(self, command: Gather) -> None: ...
     def forget(self, command: Forget) -> None: ...
+    def account(self, command: Account) -> None: ...
     def evaluate(self, command: Evaluate) -> None: ...
     def finish(self, command: Finish) -> None: ...
 
@@ -35,6 +47,8 @@ def carry_out(actor: Actor, command: Command) -> None:
             actor.gather(command)
         case Forget():
             actor.forget(command)
+        case Account():
+            actor.account(command)
         case Evaluate():
             actor.evaluate(command)
         case Finish():

@@ -17,14 +17,16 @@ import numpy as np
 
 from fedfleet.core.commands import Command, Evaluate, Gather, Probe
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import Evaluated, Event, ReportRejected, ReportsGathered
+from fedfleet.core.events import Evaluated, Event, Probed, ReportRejected, ReportsGathered
 from fedfleet.core.folding import Aggregate, Fold, Folding
-from fedfleet.core.parts import Executor, Plan, World
+from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.records import Context, Rejected, Report, ServerState
+from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.engine.replay import Contradiction, Regather, replay
 from fedfleet.runtime.aggregates import load_aggregate
 from fedfleet.runtime.gather import evaluate
+from fedfleet.runtime.looking import look
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.noise import Noising
 from fedfleet.runtime.record import Enough, Lie, Numbered, Record
@@ -163,7 +165,7 @@ class Recalling(Simulation):
 
     def gather(self, command: Gather) -> None:
         """Which reports could be folded is believed, but they must be among those that arrived."""
-        fact = self.record.gathered(self.state.book.now)
+        fact = self.record.gathered(self.state.book.now, len(self.facts))  # a row for each
         told = sorted([*fact.tasks.tolist(), *(r.task for r in fact.rejected)])
         if told != sorted(command.tasks):
             raise Lie(self.record.number, f"it gathers the tasks {spans(fact.tasks)!r}, but others had arrived")
@@ -171,17 +173,17 @@ class Recalling(Simulation):
 
     def evaluate(self, command: Evaluate) -> None:
         """Scores are believed."""
-        self.facts.append(self.record.evaluated(self.state.book.now, command.version))
+        self.facts.append(self.record.evaluated(self.state.book.now, command.version, len(self.facts)))
 
-    def probe(self, command: Probe) -> None:
+    def answer(self, command: Probe, time: float) -> Probed:
         """Losses are believed; everything else follows from the world."""
         if command.stat != "loss":
-            Simulation.probe(self, command)
-            return
-        fact = self.record.probed(self.state.book.now)
+            return Simulation.answer(self, command, time)
+        fact = self.record.probed(time)
         if fact.stat != command.stat or not np.array_equal(fact.clients, command.clients):
             raise Lie(self.record.number, "other clients are probed in the run")
-        self.facts.append(fact)
+        looked = look(self.plan, self.world, self.state, command)
+        return replace(fact, values=np.where(looked.answered, fact.values, np.nan), spent=looked.spent)
 
 
 def _follow(record: Record, sim: Simulation) -> Tree:

@@ -10,16 +10,18 @@ import numpy as np
 
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.parts import Executor, Plan, World
+from fedfleet.core.events import ReportUnwanted
+from fedfleet.core.parts import Executor, Plan
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Wave
+from fedfleet.core.sources import World
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.engine.state import RunState, in_order_of_arrival
+from fedfleet.engine.state import RunState, unsettled
 from fedfleet.runtime.files import Damaged, load_tree, meta_of, save_tree
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.memory import DEFAULT_LIMIT, ClientMemory
 from fedfleet.runtime.noise import SEEDED, Noising
-from fedfleet.runtime.simulate import Simulation, taken_up, train_now
+from fedfleet.runtime.simulate import Simulation, stray, strays, taken_up, train_now
 
 _KEPT = 2  # a torn newest checkpoint still leaves the one before
 
@@ -43,7 +45,15 @@ class Checkpoints:
         meta, arrays = freeze(sim.state)
         remembered, columns = sim.memory.save()
         arrays |= columns
-        whole = {"state": meta, "memory": remembered, "position": self.journal.position, "link": self.journal.link}
+        under_way = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in strays(sim)]
+        whole = {
+            "state": meta,
+            "strays": under_way,
+            "struck": sorted(sim.struck),
+            "memory": remembered,
+            "position": self.journal.position,
+            "link": self.journal.link,
+        }
         save_tree(self.folder / f"checkpoint-{version:08d}.safetensors", arrays, whole)
         self.saved_at = version
         kept, old = checkpoint_files(self.folder)[:_KEPT], checkpoint_files(self.folder)[_KEPT:]
@@ -99,6 +109,9 @@ def restore(
             damages.append(str(wrong))
             continue  # the one before it may be whole
         sim = _rebuild(memory, plan, world, execute, state, eager=eager, noising=noising)
+        sim.struck |= set(meta["struck"])
+        for time, task, client, size, reason in meta["strays"]:
+            stray(sim, ReportUnwanted(time, task, client, size, reason))
         return Restored(sim, position, tuple(damages))
     return Restored(None, 0, tuple(damages))
 
@@ -126,10 +139,9 @@ def _rebuild(
 
 def _unfinished(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
     """By wave, the places of the tasks that run or wait to be folded."""
-    ended = (*in_order_of_arrival(sim.state.ended), *in_order_of_arrival(sim.state.gathering))
-    found = [*sim.state.running.items(), *((e.task, e.wave) for e in ended)]
+    found = dict([*sim.state.running.items(), *((e.task, e.wave) for e in unsettled(sim.state))])
     waves: dict[int, tuple[Wave, list[int]]] = {}
-    for task, wave in sorted(found, key=lambda pair: pair[0]):
+    for task, wave in sorted(found.items(), key=lambda pair: pair[0]):
         waves.setdefault(wave.first, (wave, []))[1].append(task - wave.first)
     return waves
 

@@ -9,8 +9,9 @@ import numpy as np
 from fedfleet.core.charging import cost_of, steps_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.parts import Plan, World
+from fedfleet.core.parts import Plan
 from fedfleet.core.records import Cost, Floats, Ints, Roster, whole_work
+from fedfleet.core.sources import World
 from fedfleet.engine.state import RunState
 
 # What a roster can hold: by name, a function of (plan, world, state, clients, samples).

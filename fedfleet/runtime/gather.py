@@ -14,9 +14,10 @@ from fedfleet.core.errors import Refused
 from fedfleet.core.events import Evaluated, ReportsGathered
 from fedfleet.core.folding import TOO_FEW, Fold, Folding
 from fedfleet.core.noising import add_noise, seeded_key
-from fedfleet.core.parts import DataSource, Executor, Folded, Job, Offer, Plan, Trial, World
+from fedfleet.core.parts import Executor, Folded, Job, Offer, Plan, Trial
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
 from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected, Report, Score, ServerState, Slots, Wave
+from fedfleet.core.sources import DataSource, World
 from fedfleet.core.trees import Array, Tree
 from fedfleet.runtime.memory import ClientMemory
 

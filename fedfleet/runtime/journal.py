@@ -21,7 +21,7 @@ from fedfleet.runtime.chain import Chain, Checked, check
 from fedfleet.runtime.rows import COLUMNS, Kind, Row, Unreadable, Values, decode, digested, encode, encode_arrival
 
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
-_FORMAT = 3
+_FORMAT = 4
 _BATCH = 8192
 _INSERT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY seq"

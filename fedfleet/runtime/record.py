@@ -84,38 +84,40 @@ class Record:
 
     # ---- what is believed where nothing is trained ---------------------------------------------------------------
 
-    def gathered(self, now: float) -> ReportsGathered:
-        """Which reports could be used, as the record says."""
-        fact, row = self._believed(ReportsGathered, Kind.GATHERED, "reports are gathered")
-        after = [r for _, r in self.rows[self.at + 1 : self.at + 1 + max(0, int(row[5]))]]
+    def gathered(self, now: float, ahead: int) -> ReportsGathered:
+        """Which reports could be used, as the record says, so many rows ahead of what was heard."""
+        fact, row = self._believed(ReportsGathered, Kind.GATHERED, "reports are gathered", ahead)
+        next_ = self.at + ahead + 1
+        after = [r for _, r in self.rows[next_ : next_ + max(0, int(row[5]))]]
         rejected = tuple(Rejected(r[4], r[5], r[8] or "") for r in after if r[1] == Kind.REJECTED)
         return replace(fact, time=now, rejected=rejected)
 
-    def evaluated(self, now: float, version: int) -> Evaluated:
-        """How a model did, as the record says."""
-        return replace(self._believed(Evaluated, Kind.EVALUATED, "a model is evaluated")[0], time=now, version=version)
+    def evaluated(self, now: float, version: int, ahead: int) -> Evaluated:
+        """How a model did, as the record says, so many rows ahead of what was heard."""
+        fact, _ = self._believed(Evaluated, Kind.EVALUATED, "a model is evaluated", ahead)
+        return replace(fact, time=now, version=version)
 
     def probed(self, now: float) -> Probed:
         """What clients answered, as the record says."""
-        return replace(self._believed(Probed, Kind.PROBED, "clients are probed")[0], time=now)
+        return replace(self._believed(Probed, Kind.PROBED, "clients are probed", 0)[0], time=now)
 
-    def _believed(self, event: type[T], kind: int, what: str) -> tuple[T, Values]:
-        row = self._next(kind, what)
+    def _believed(self, event: type[T], kind: int, what: str, ahead: int) -> tuple[T, Values]:
+        row = self._next(kind, what, ahead)
         try:
             fact = next(iter(decode([row])))
             int(row[5])
         except (Unreadable, ValueError, TypeError) as wrong:
-            raise Lie(self.rows[self.at][0], f"it cannot be read ({wrong})") from None
+            raise Lie(self.rows[self.at + ahead][0], f"it cannot be read ({wrong})") from None
         assert isinstance(fact, event)
         return fact, row
 
-    def _next(self, kind: int, what: str) -> Values:
-        """The row that stands next; remember that facts are derived before they are heard."""
-        if self.at >= len(self.rows):
+    def _next(self, kind: int, what: str, ahead: int) -> Values:
+        """The row that will stand next when as many more are heard; remember that facts are derived before they are heard."""
+        if self.at + ahead >= len(self.rows):
             if self._complete:
                 raise Lie(0, f"the journal ends where {what}")
             raise Enough
-        number, row = self.rows[self.at]
+        number, row = self.rows[self.at + ahead]
         if row[1] != kind:
             raise Lie(number, f"it says {described(row)}, but in the run {what} here")
         return row

@@ -22,6 +22,7 @@ from fedfleet.core.events import (
     Probed,
     ReportRejected,
     ReportsGathered,
+    ReportUnwanted,
     RoundFailed,
     RunBegan,
     RunEnded,
@@ -29,9 +30,12 @@ from fedfleet.core.events import (
     TaskLost,
     TasksDropped,
     TasksSent,
+    TasksSpent,
+    TaskStruck,
     TimerFired,
 )
 from fedfleet.core.records import ClientScores, Ints, Roster
+from fedfleet.runtime.packing import packed, unpacked
 
 
 class Row(NamedTuple):
@@ -77,6 +81,9 @@ class Kind:
     FAILED = 11
     COMMITTED = 12
     ENDED = 13
+    SPENT = 14
+    STRUCK = 15
+    UNWANTED = 16
     NOTE = 99  # a remark for people about how the run was carried out: no event, and not digested
 
 
@@ -160,9 +167,18 @@ def _encode_one(event: Event) -> Row:
             return Row(t, Kind.SEEN, task=len(event.roster.clients), body=roster_hash(event.roster))
         case Probed():
             body = {"stat": event.stat, "clients": event.clients.tolist(), "values": event.values.tolist()}
+            if event.spent:
+                body["spent"] = packed(event.spent)
             return Row(t, Kind.PROBED, task=len(event.clients), body=json.dumps(body))
         case TaskLost():
             return Row(t, Kind.LOST, task=event.task, client=event.client, a=event.seconds, body=event.reason)
+        case TaskStruck():
+            return Row(t, Kind.STRUCK, task=event.task, client=event.client, a=event.seconds, body=event.reason)
+        case ReportUnwanted():
+            return Row(t, Kind.UNWANTED, task=event.task, client=event.client, b=event.bytes_up, body=event.reason)
+        case TasksSpent():
+            what = {"tasks": spans(event.tasks), "clients": event.clients.tolist(), "spent": packed(event.spent)}
+            return Row(t, Kind.SPENT, task=len(event.tasks), body=json.dumps(what))
         case TimerFired():
             return Row(t, Kind.TIMER)
         case ReportsGathered():
@@ -281,11 +297,19 @@ def _decode_one(row: Row) -> Event:
             return CandidatesSeen(t, _unknown_roster(row.task))
         case Kind.PROBED:
             probed = json.loads(text)
-            return Probed(t, probed["stat"], _ints(probed["clients"]), np.array(probed["values"], np.float64))
+            clients, values = _ints(probed["clients"]), np.array(probed["values"], np.float64)
+            return Probed(t, probed["stat"], clients, values, unpacked(probed.get("spent", {}), len(clients)))
         case Kind.ARRIVED:
             return TaskArrived(t, row.task, row.client, _number(row.a), _number(row.b))
         case Kind.LOST:
             return TaskLost(t, row.task, row.client, _number(row.a), text)
+        case Kind.STRUCK:
+            return TaskStruck(t, row.task, row.client, _number(row.a), text)
+        case Kind.UNWANTED:
+            return ReportUnwanted(t, row.task, row.client, _number(row.b), text)
+        case Kind.SPENT:
+            what, n = json.loads(text), row.task
+            return TasksSpent(t, read_spans(what["tasks"]), _ints(what["clients"]), unpacked(what["spent"], n))
         case Kind.TIMER:
             return TimerFired(t)
         case Kind.GATHERED:

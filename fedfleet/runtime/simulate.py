@@ -16,27 +16,42 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fedfleet.core.commands import Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import RunFailed, blaming
-from fedfleet.core.events import CandidatesSeen, Event, Fact, Probed, TaskArrived, TaskLost, TimerFired
-from fedfleet.core.parts import Executor, Plan, World
-from fedfleet.core.records import Cost, Floats, Ints, Report, Roster, Wave
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Event,
+    Fact,
+    Probed,
+    ReportUnwanted,
+    TaskArrived,
+    TaskLost,
+    TaskStruck,
+    TimerFired,
+)
+from fedfleet.core.parts import Executor, Plan
+from fedfleet.core.records import Floats, Ints, Report, Roster, Wave
+from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.pending import pending
-from fedfleet.engine.state import Phase, RunState
+from fedfleet.engine.state import Phase, RunState, unsettled
 from fedfleet.runtime.acting import carry_out
 from fedfleet.runtime.aggregates import keep_aggregate
 from fedfleet.runtime.foreseen import check_sees, foreseen_cost, foreseen_seconds, roster_of
 from fedfleet.runtime.gather import evaluate, gather, jobs_for, probe_losses
 from fedfleet.runtime.journal import Journal
+from fedfleet.runtime.looking import look
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.noise import SEEDED, Noising
 from fedfleet.runtime.tracing import tracer
+from fedfleet.runtime.trips import Trip, accounted, late_report, trip_of
 from fedfleet.runtime.waiting import Awaited, depends_on, engaged, moment_of_enough
 
-# Within one instant tasks end first, then candidates are seen, then timers fire.
-ENDS, CANDIDATES, TIMER = range(3)
+# Within one instant tasks end first, then come reports that nobody waits for, candidates are seen, probes answered, timers fire.
+ENDS, STRAYS, CANDIDATES, PROBES, TIMER = range(5)
+AGAIN = "again"
+_MANY_TRIPS = 64
 
 
 Tell = Callable[[Sequence[Event]], None]
@@ -73,7 +88,7 @@ class Simulation:
     execute: Executor
     eager: bool
     state: RunState
-    queue: list[tuple[float, int, int, Arrivals | None]] = field(default_factory=list)
+    queue: list[tuple[float, int, int, Arrivals | ReportUnwanted | Probe | None]] = field(default_factory=list)
     timers: set[float] = field(default_factory=set)
     busy: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
     memory: ClientMemory = field(default_factory=ClientMemory)
@@ -82,6 +97,10 @@ class Simulation:
     awaited: Awaited | None = None  # of an ask that waits until enough clients are there
     asked: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
     noising: Noising = SEEDED
+    trips: dict[int, Trip] = field(
+        default_factory=dict
+    )  # by first task, of waves whose tasks are not all accounted for
+    struck: set[int] = field(default_factory=set)  # tasks that the server waits for in vain
 
     def find(self, command: FindCandidates) -> None:
         """Answered when no task ends at this instant any more; how many are wanted may grow until then.
@@ -92,8 +111,15 @@ class Simulation:
             heapq.heappush(self.queue, (self.state.book.now, CANDIDATES, 0, None))
 
     def probe(self, command: Probe) -> None:
-        """Clients answer at once."""
-        self.facts.append(Probed(self.state.book.now, command.stat, command.clients, probe(self, command)))
+        """Clients answer at once if that is free, else when the last one has, or when nobody waits for it any more."""
+        looked = look(self.plan, self.world, self.state, command)
+        heapq.heappush(self.queue, (looked.ends, PROBES, 0, command))
+
+    def answer(self, command: Probe, time: float) -> Probed:
+        """What the clients of a probe say."""
+        looked = look(self.plan, self.world, self.state, command)
+        values = np.where(looked.answered, probe(self, command), np.nan)
+        return Probed(time, command.stat, command.clients, values, looked.spent)
 
     def send(self, command: Send) -> None:
         """Settle when each task of a wave will be back; train at once if values decide the price."""
@@ -124,7 +150,20 @@ class Simulation:
         self.busy[command.clients] = False
         for task in command.tasks.tolist():
             self.held.pop(task, None)
+            self.struck.discard(task)
             self.memory.take_back(task)
+
+    def account(self, command: Account) -> None:
+        """Say what ended tasks cost, and send what is still under way of them astray."""
+        now = self.state.book.now
+        for task, wave, seconds in zip(command.tasks, command.waves, command.seconds, strict=True):
+            late = late_report(self.trips[wave.first], wave, task, wave.time + seconds)
+            if late is not None:
+                stray(self, late)
+        self.facts.append(accounted(self.world, command, now, self.trips))
+        if len(self.trips) > _MANY_TRIPS:
+            there = {w.first for w in (*self.state.running.values(), *(e.wave for e in unsettled(self.state)))}
+            self.trips = {first: trip for first, trip in self.trips.items() if first in there}
 
     def evaluate(self, command: Evaluate) -> None:
         """Evaluations take no virtual time."""
@@ -228,7 +267,7 @@ def taken_up(sim: Simulation) -> Simulation:
 
     Who is busy, when tasks end and which answers are awaited follow from the state; reports in hand must be held already.
     """
-    for wave in {w.first: w for w in sim.state.running.values()}.values():
+    for wave in {w.first: w for w in (*sim.state.running.values(), *(e.wave for e in unsettled(sim.state)))}.values():
         enqueue(sim, wave)
     for task, wave in sim.state.running.items():
         sim.busy[wave.asked.clients[task - wave.first]] = True
@@ -243,32 +282,30 @@ def next_fact(sim: Simulation) -> Fact:
         if sim.state.at_least:
             await_enough(sim)
         time, kind, number, item = sim.queue[0]
-        if item is None:
-            heapq.heappop(sim.queue)
-            if kind == CANDIDATES:
-                if number and (sim.awaited is None or number != sim.awaited.number):
-                    continue  # another moment took its place
-                sim.awaited = None
-                return CandidatesSeen(time, candidates(sim, time))
-            sim.timers.discard(time)
-            if time == sim.state.wake:  # else it was replaced
-                return TimerFired(time)
+        if isinstance(item, Arrivals):
+            at = item.at
+            item.at = at + 1
+            if at + 1 < len(item.times):
+                heapq.heapreplace(sim.queue, (item.times[at + 1], ENDS, number, item))
+            else:
+                heapq.heappop(sim.queue)
+            fact = ended(sim, number, at, item)
+            if fact is not None:
+                return fact
             continue
-        at = item.at
-        item.at = at + 1
-        if at + 1 < len(item.times):
-            heapq.heapreplace(sim.queue, (item.times[at + 1], ENDS, number, item))
-        else:
-            heapq.heappop(sim.queue)
-        task, client, seconds = item.tasks[at], item.clients[at], item.seconds[at]
-        if task not in sim.state.running:
-            continue  # dropped meanwhile
-        sim.busy[client] = False
-        if seconds == math.inf:
-            sim.held.pop(task, None)
-            sim.memory.take_back(task)
-            return TaskLost(time, task, client, math.nan, "the device cannot do this work")
-        return TaskArrived(time, task, client, seconds, item.bytes_up[at])
+        heapq.heappop(sim.queue)
+        if isinstance(item, ReportUnwanted):
+            return item
+        if isinstance(item, Probe):
+            return sim.answer(item, time)
+        if kind == CANDIDATES:
+            if number and (sim.awaited is None or number != sim.awaited.number):
+                continue  # another moment took its place
+            sim.awaited = None
+            return CandidatesSeen(time, candidates(sim, time))
+        sim.timers.discard(time)
+        if time == sim.state.wake:  # else it was replaced
+            return TimerFired(time)
 
 
 def await_enough(sim: Simulation) -> None:
@@ -301,40 +338,46 @@ def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:
 
 def enqueue(sim: Simulation, wave: Wave) -> None:
     """Put a wave's arrivals into the queue: a pure function of wave, world and held reports, so a resume can repeat it."""
-    cost = price(sim, wave)
     tasks: Ints = np.arange(wave.first, wave.first + len(wave))
     with blaming(f"the world, asked how long tasks {wave.first} to {wave.first + len(wave) - 1} take,"):
-        seconds, ends = _ends(sim, wave, cost, tasks)
-    elapsed = np.where(np.isfinite(seconds), ends - wave.time, np.inf)
+        trip = sim.trips[wave.first] = trip_of(sim.plan, sim.world, wave, sim.held)
+    ends = np.where(trip.lost, trip.stops, trip.comes)
     order = np.argsort(ends, kind="stable")
-    columns = (ends, tasks, wave.asked.clients, elapsed, cost.bytes_up)
+    columns = (ends, tasks, wave.asked.clients, ends - wave.time, trip.cost.bytes_up)
     arrivals = Arrivals(*(column[order].tolist() for column in columns))
     heapq.heappush(sim.queue, (arrivals.times[0], ENDS, wave.first, arrivals))
 
 
-def _ends(sim: Simulation, wave: Wave, cost: Cost, tasks: Ints) -> tuple[Floats, Floats]:
-    """Seconds of work, and when it is done; at once if a device cannot do it."""
-    seconds = sim.world.devices.seconds(wave.asked.clients, cost, wave.time, tasks)
-    if sim.plan.algorithm.priced_by_value:
-        known = [sim.held[task].seconds if task in sim.held else None for task in tasks.tolist()]
-        seconds = np.array([s if k is None else k for s, k in zip(seconds.tolist(), known, strict=True)])
-    able = np.isfinite(seconds)
-    ends = np.full(len(wave), wave.time)
-    if able.any():
-        ends[able] = sim.world.states.finish(wave.asked.clients[able], wave.time, seconds[able])
-    return seconds, ends
+def ended(sim: Simulation, first: int, at: int, item: Arrivals) -> Fact | None:
+    """What the end of a task's way is to the server: its report, the news that there is none, or nothing at all."""
+    time, task, client, seconds = item.times[at], item.tasks[at], item.clients[at], item.seconds[at]
+    if task not in sim.state.running:
+        return None  # dropped meanwhile
+    trip, slot = sim.trips[first], task - first
+    if trip.lost[slot]:
+        if trip.noticed[slot]:
+            sim.busy[client] = False
+            sim.held.pop(task, None)
+            sim.memory.take_back(task)
+            return TaskLost(time, task, client, seconds if trip.able[slot] else math.nan, trip.reason(slot))
+        if task in sim.struck:
+            return None
+        sim.struck.add(task)
+        return TaskStruck(time, task, client, seconds, trip.reason(slot))
+    sim.busy[client] = False
+    if trip.again[slot] < math.inf:
+        stray(sim, ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[at], AGAIN))
+    return TaskArrived(time, task, client, seconds, item.bytes_up[at])
 
 
-def price(sim: Simulation, wave: Wave) -> Cost:
-    """What each task of a wave costs: as foreseen, or with the bytes that its report really has."""
-    if not sim.plan.algorithm.priced_by_value:
-        return wave.cost
-    up = wave.cost.bytes_up.copy()
-    for slot in range(len(wave)):
-        report = sim.held.get(wave.first + slot)
-        if report is not None and report.bytes_up is not None:
-            up[slot] = report.bytes_up * sim.plan.byte_scale
-    return Cost(wave.cost.samples, wave.cost.bytes_down, up, wave.cost.batches)
+def stray(sim: Simulation, report: ReportUnwanted) -> None:
+    """A report that is under way and that nobody will wait for."""
+    heapq.heappush(sim.queue, (report.time, STRAYS, 2 * report.task + (report.reason == AGAIN), report))
+
+
+def strays(sim: Simulation) -> list[ReportUnwanted]:
+    """The reports under way that nobody waits for: a checkpoint has to keep them, since no state knows of them."""
+    return [item for _, kind, _, item in sorted(sim.queue, key=lambda e: e[:3]) if isinstance(item, ReportUnwanted)]
 
 
 def probe(sim: Simulation, command: Probe) -> Floats:
@@ -342,9 +385,9 @@ def probe(sim: Simulation, command: Probe) -> Floats:
     plan, world, state = sim.plan, sim.world, sim.state
     match command.stat:
         case "loss":
-            return probe_losses(plan, world, sim.execute, sim.memory, command, state.book.round)
+            return probe_losses(plan, world, sim.execute, sim.memory, command, command.round)
         case "seconds":
-            sizes = world.data.sizes(state.book.round)[command.clients]
+            sizes = world.data.sizes(command.round)[command.clients]
             cost = foreseen_cost(plan, state, command.clients, sizes)
             return foreseen_seconds(world, state, command.clients, cost)
         case other:

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.errors import RunFailed, blaming
-from fedfleet.core.parts import Pass, Plan, World
+from fedfleet.core.parts import Pass, Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import FOLDED, Bools
+from fedfleet.core.sources import World
 from fedfleet.engine.asking import asked_in_this_round
 from fedfleet.engine.state import RunState, in_order_of_arrival
 

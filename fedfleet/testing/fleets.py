@@ -9,9 +9,9 @@ import numpy as np
 
 from fedfleet.core.edges import UserSource
 from fedfleet.core.meeting import looking_every
-from fedfleet.core.parts import DeviceSource, StateSource, World
 from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys, hash_keys
+from fedfleet.core.sources import DeviceSource, StateSource, World
 from fedfleet.testing.toys import no_data
 
 

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from fedfleet.core.meeting import Earliest
-from fedfleet.core.parts import DataSource, DeviceSource, StateSource, Task
+from fedfleet.core.parts import Task
 from fedfleet.core.records import Bools, Cost, Ints
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import DataSource, DeviceSource, StateSource
 from fedfleet.world.partitions import PartitionRecipe, hold
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.core.parts import Algorithm, Dataset, DataSource, Executor, Job, Split
+from fedfleet.core.parts import Algorithm, Dataset, Executor, Job
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, Report, Score, ServerState
 from fedfleet.core.rng import uniforms
+from fedfleet.core.sources import DataSource, Split
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.learn.averaging import add_to_model, whole_model
 from fedfleet.learn.folds import mean

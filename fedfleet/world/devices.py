@@ -7,14 +7,15 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.core.cost import seconds_of
+from fedfleet.core.cost import stage_seconds
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable
 from fedfleet.core.limits import Kinds, NonNegative, Positive
-from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sharing import SharedNames, everyones_row, row_of
+from fedfleet.core.sources import DeviceSource
+from fedfleet.core.spending import Spent, staged, stages_of
 from fedfleet.world.bases import load_devices
 from fedfleet.world.samplers.dpgmm import Support, sample_dpgmm
 
@@ -84,18 +85,18 @@ def fixed_devices(
 ) -> DeviceSource:
     """Each client's own speeds, constant or varied log-normally by `jitter` at every trip."""
 
-    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
         del start
         factor = 1.0
         if jitter and keys is not None:
             factor = np.exp(jitter * normals(seed, "jitter", keys[clients], tasks))
         none = np.zeros(len(clients))
-        return seconds_of(
+        return stage_seconds(
             cost, down[clients] * factor, up[clients] * factor, per_sample[clients], none,
             seconds_per_batch=per_batch[clients],
         )  # fmt: skip
 
-    return DeviceSource(seconds, kinds)
+    return staged(stages, kinds)
 
 
 def device_file(path: str) -> DeviceRecipe:
@@ -151,7 +152,7 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
         low, n = offsets[rows], offsets[rows + 1] - offsets[rows]
         return values[low + (uniforms(seed, label, own_keys, tasks) * n).astype(np.int64)]
 
-    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
         del start
         rows, own_keys = row_of(table.of, clients), keys[clients]
         down = draw("down", table.down, table.down_offsets, rows, own_keys, tasks)
@@ -161,12 +162,12 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
             up[own] = draw("up", table.up, table.up_offsets, rows[own], own_keys[own], tasks[own])
         low, high = table.latency[rows, 0], table.latency[rows, 1]
         latency = low + (high - low) * uniforms(seed, "latency", own_keys, tasks)
-        return seconds_of(
+        return stage_seconds(
             cost, down, up, table.seconds_per_sample[rows], latency, seconds_per_batch=table.seconds_per_batch[rows]
         )
 
-    return DeviceSource(
-        seconds, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]), memory_of(table)
+    return staged(
+        stages, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]), memory_of(table)
     )
 
 
@@ -184,9 +185,9 @@ def levelled(source: DeviceSource) -> DeviceSource:
     reference = source.seconds(everyone, Cost(ones, ones * 1e7, ones * 1e7), 0.0, np.zeros(n, np.int64))
     median = int(np.argsort(reference, kind="stable")[n // 2])
 
-    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
-        return source.seconds(np.full(len(clients), median), cost, start, tasks)
+    def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+        return stages_of(source, np.full(len(clients), median), cost, start, tasks)
 
     known = source.memory_mb
     memory_mb = None if known is None else lambda clients: known(np.full(len(clients), median))
-    return DeviceSource(seconds, [source.kinds[median]] * n, memory_mb)
+    return staged(stages, [source.kinds[median]] * n, memory_mb)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
+from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.limits import Fraction, NonNegative, Positive
-from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
+from fedfleet.core.sources import DeviceSource
+from fedfleet.core.spending import Spent, staged, stages_of
 from fedfleet.world.devices import DeviceRecipe
 
 
@@ -26,16 +26,14 @@ def mobile(
     def recipe(keys: Keys, seed: int) -> DeviceSource:
         inner = devices(keys, seed)
 
-        def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
-            none = np.zeros(len(clients))
-            idle = inner.seconds(clients, Cost(none, none, none), start, tasks)
-            moved = inner.seconds(clients, Cost(none, cost.bytes_down, cost.bytes_up), start, tasks) - idle
-            computed = inner.seconds(clients, Cost(cost.samples, none, none, cost.batches), start, tasks) - idle
+        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+            found = stages_of(inner, clients, cost, start, tasks)
             omega = coefficient(1.0 + sd * normals(seed, "omega", keys[clients], tasks))
             capability = 1.0 - load * uniforms(seed, "capability", keys[clients], int(start // period))
-            return idle + moved / omega + computed / capability
+            slower = {"download": omega, "upload": omega, "compute": capability}
+            return {name: took / slower[name] if name in slower else took for name, took in found.items()}
 
-        return replace(inner, seconds=seconds)
+        return staged(stages, inner.kinds, inner.memory_mb)
 
     return recipe
 
@@ -52,12 +50,14 @@ def state_only(
     mean = deadline / 1.05
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
             del start
             transfer = mean * (1.0 + 0.1 * normals(seed, "transfer", keys[clients], tasks))
             batches = 0.0 if cost.batches is None else cost.batches
-            return np.maximum(transfer, 0.0) + 3.0 * cost.samples * seconds_per_sample + batches * seconds_per_batch
+            half = 0.5 * np.maximum(transfer, 0.0)
+            compute = TRAINING_PASSES * cost.samples * seconds_per_sample + batches * seconds_per_batch
+            return {"download": half, "compute": compute, "upload": half}
 
-        return DeviceSource(seconds, ["one"] * len(keys))
+        return staged(stages, ["one"] * len(keys))
 
     return recipe

@@ -9,8 +9,9 @@ import numpy as np
 
 from fedfleet.core.attackers import attackers
 from fedfleet.core.limits import Fraction
-from fedfleet.core.parts import Dataset, DataSource, Task
+from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints, Keys
+from fedfleet.core.sources import DataSource
 from fedfleet.world.partitions import PartitionRecipe
 
 

@@ -11,13 +11,13 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer
-from fedfleet.core.intervals import Traces, finish_after, ready_until, traces
+from fedfleet.core.intervals import Traces, finish_after, ready_seconds, ready_until, traces
 from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Sessions, Share
 from fedfleet.core.meeting import first_meeting
-from fedfleet.core.parts import StateSource
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
 from fedfleet.core.room import check_room
+from fedfleet.core.sources import StateSource
 from fedfleet.world.bases import load_states
 from fedfleet.world.samplers.dpcsm import sample_dpcsm
 
@@ -38,7 +38,11 @@ def always_on() -> StateRecipe:
         def earliest(among: Bools, n: int, start: float, until: float) -> float:
             return start if start < until and np.count_nonzero(among) >= n else math.inf
 
-        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest)
+        def worked(clients: Ints, start: float, until: Floats) -> Floats:
+            del clients
+            return np.maximum(until - start, 0.0)
+
+        return StateSource(lambda t: everyone, lambda clients, start, seconds: start + seconds, earliest, worked)
 
     return recipe
 
@@ -167,4 +171,7 @@ def interval_states(t: Traces, clients: int | None = None) -> StateSource:
         at = np.flatnonzero(weights)
         return first_meeting(own, at, weights[at], ready[at], holds[at], n, start, until)
 
-    return StateSource(online, finish, earliest)
+    def worked(clients: Ints, start: float, until: Floats) -> Floats:
+        return ready_seconds(t, clients, start, until)
+
+    return StateSource(online, finish, earliest, worked)

@@ -10,9 +10,9 @@ import numpy as np
 from fedfleet.core.edges import UserSource
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Positive
-from fedfleet.core.parts import DataSource, Split
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
+from fedfleet.core.sources import DataSource, Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,13 @@
 
 import numpy as np
 
-from fedfleet.core.cost import scaled, seconds_of
+from fedfleet.core.cost import scaled, stage_seconds
 from fedfleet.core.records import Cost
+from fedfleet.core.spending import total
+
+
+def seconds_of(*args, **kwargs):
+    return total(stage_seconds(*args, **kwargs))
 
 
 def test_transfer_training_and_latency_add_up():

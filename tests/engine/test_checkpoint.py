@@ -133,7 +133,7 @@ def test_the_law_meets_every_phase():
     plan = toy_plan(buffered(2, 3), 5, choose=settling(), stop=Stop(rounds=3))
     states, _ = run_step_by_step(plan, world_of(even_fleet(5)))
     owed = {kind for state in states for kind in kinds_of(pending(plan, state))}
-    assert owed == {"FindCandidates", "Probe", "Gather", "Evaluate", "WakeAt"}
+    assert owed == {"FindCandidates", "Probe", "Account", "Gather", "Evaluate", "WakeAt"}
     assert {state.phase.value for state in states} == {"open", "gathering", "evaluating", "ending", "done"}
     assert pending(plan, states[-1]) == ()
 

@@ -21,6 +21,7 @@ from fedfleet.core.events import (
     TaskLost,
     TasksDropped,
     TasksSent,
+    TasksSpent,
     TimerFired,
 )
 from fedfleet.core.parts import Policy
@@ -89,12 +90,16 @@ def test_one_round_of_readiness():
     (dropped,) = outcomes
     assert isinstance(dropped, TasksDropped)
     assert (dropped.tasks.tolist(), dropped.clients.tolist(), dropped.seconds.tolist()) == ([2], [third], [14.0])
-    assert kinds_of(commands) == ["Forget", "Gather"]
-    gather = commands[1]
+    assert kinds_of(commands) == ["Forget", "Account", "Gather"]
+    account, gather = commands[1:]
+    assert (account.tasks, account.seconds) == ((0, 1, 2), (14.0, 10.0, 14.0))
     assert gather.tasks == (0, 1)  # by task, not by arrival
     assert gather.contexts == (Context(0, 14.0, first, task=0), Context(0, 10.0, second, task=1))
     assert state.phase is Phase.GATHERING
 
+    spent = TasksSpent(34.0, np.arange(3), sent.clients, {"compute": np.ones(3)})
+    state, outcomes, commands = fed(plan, [spent], state)
+    assert (outcomes, commands, state.unpaid) == ([], [], ())
     folded = ReportsGathered(
         34.0, aggregate_of(plan, state, 1.0, 3.0), np.array([0, 1]), {"loss": np.array([4.0, 6.0])}
     )
@@ -116,8 +121,8 @@ def test_a_lost_task_is_not_waited_for():
     facts = [TaskLost(25.0, 0, one, 5.0, "gone"), TaskArrived(30.0, 1, two, 10.0, 16.0)]
     state, outcomes, commands = fed(plan, facts, state)
     assert (state.book.lost, state.book.running) == (1, 0)
-    assert kinds_of(commands) == ["Gather"]
-    assert commands[0].tasks == (1,)
+    assert kinds_of(commands) == ["Account", "Gather"]
+    assert commands[1].tasks == (1,)
 
 
 def test_an_abandoned_round_counts_and_the_model_stays():
@@ -125,7 +130,7 @@ def test_an_abandoned_round_counts_and_the_model_stays():
     state, outcomes, commands = fed(plan, [*SENT[:2], CandidatesSeen(20.0, roster_of(2))])
     assert kinds_of(outcomes) == ["RunBegan", "TasksSent", "TasksDropped", "RoundFailed"]
     assert outcomes[3] == RoundFailed(20.0, 0, "fewer than 2 clients could be selected")
-    assert kinds_of(commands)[-3:] == ["Send", "Forget", "WakeAt"]
+    assert kinds_of(commands)[-4:] == ["Send", "Forget", "Account", "WakeAt"]
     assert commands[-1] == WakeAt(40.0)
     assert (state.book.round, state.book.version, len(state.running)) == (1, 0, 0)
 
@@ -147,7 +152,7 @@ def at_the_deadline(plan, arrivals):
 
 def test_everyone_who_arrives_exactly_at_the_deadline_counts():
     state, outcomes, commands = at_the_deadline(toy_plan(deadline(4, seconds=10.0), 4), [0, 1, 2, 3])
-    assert (outcomes, kinds_of(commands)) == ([], ["Gather"])
+    assert (outcomes, kinds_of(commands)) == ([], ["Account", "Gather"])
     assert commands[0].tasks == (0, 1, 2, 3)
     assert state.phase is Phase.GATHERING
 
@@ -223,7 +228,7 @@ def test_candidates_that_come_while_reports_are_gathered_do_not_start_a_second_c
     assert state.book.asking  # for a second client, while the first is at work
     client = int(only(TasksSent, outcomes)[0].clients[0])
     state, _, commands = fed(plan, [TaskArrived(2.0, 0, client, 2.0, 16.0)], state)
-    assert kinds_of(commands) == ["Gather"]
+    assert kinds_of(commands) == ["Account", "Gather"]
     state, outcomes, commands = fed(plan, [CandidatesSeen(2.5, roster_of(1, 2, 3))], state)
     assert kinds_of(outcomes) == ["TasksSent"]
     assert kinds_of(commands) == ["Send"]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.commands import Evaluate, FindCandidates, Gather, Probe, WakeAt
-from fedfleet.core.events import CandidatesSeen, Evaluated, Probed, ReportsGathered, TimerFired
+from fedfleet.core.commands import Account, Evaluate, FindCandidates, Gather, Probe, WakeAt
+from fedfleet.core.events import CandidatesSeen, Evaluated, Probed, ReportsGathered, TasksSpent, TimerFired
 from fedfleet.core.parts import Selector
 from fedfleet.core.records import Stop, whole_work
 from fedfleet.engine.coordinator import begin, step
@@ -19,6 +19,7 @@ from tests.worlds import buffered, fleets, paces, toy_plan, world_of
 # Which fact ends which command; a newer wake-up replaces the one before.
 ANSWERS = {
     CandidatesSeen: FindCandidates, Probed: Probe, ReportsGathered: Gather, Evaluated: Evaluate, TimerFired: WakeAt,
+    TasksSpent: Account,
 }  # fmt: skip
 
 
@@ -40,6 +41,8 @@ def same(a, b):
             return a is b
         case Gather(), Gather():
             return (a.tasks, a.contexts) == (b.tasks, b.contexts) and a.server is b.server
+        case Account(), Account():
+            return (a.tasks, a.seconds) == (b.tasks, b.seconds)
         case Evaluate(), Evaluate():
             return (a.version, a.clients) == (b.version, b.clients) and a.server is b.server
         case _:

@@ -6,9 +6,9 @@ is meant, copy the new digest from the failure and say in the commit why runs ar
 
 import pytest
 
-from fedfleet.core.parts import World
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import World
 from fedfleet.pace.buffered import buffered
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
@@ -23,23 +23,23 @@ CLIENTS = 10
 GOLDEN = {
     "readiness": (
         readiness(4, ready_share=0.75, t_break=2.0),
-        "1efc96e94dee4d47520797bf79d04f80d6ac118f358df75265569138a803ead6",
+        "49c0d676211a40f3c524fcd95622393866ee1e68c9f23462d5d9d634946df14f",
     ),
     "deadline": (
         deadline(4, seconds=24.0, t_break=2.0, min_share=0.5),
-        "ed1513139d71559bc48fa7e2311a7610bc04056fe826aaad2d40d2c77a9db78a",
+        "a2e1e32b0d3354a88b9d6d29859794f5a302a8125e2c712cfc2f0b18139ae2cf",
     ),
     "overcommit": (
         overcommit(deadline(4, seconds=24.0, t_break=2.0, min_share=0.5), factor=1.5),
-        "f44afa1bd615f6f7b7d118bc357d9ccf5a22e6860b02d689c43a18cfd74f232b",
+        "23cdcc34f1a1ff83fa881d8a9e086441db6f3c8a9218b9b3c620f79e9f7153b1",
     ),
     "late reports": (
         deadline(4, seconds=12.0, t_break=2.0, min_clients=1, min_share=0.5, max_staleness=1),
-        "b6811048e78d46c744897cdb1aa5b1e2486ce09ce2751cc44afcae956919c1b6",
+        "3216feb5aaddbf97ce8468da7a0fe446292f6a587e16cd19681fdffd9747bf29",
     ),
     "buffered": (
         buffered(k=3, concurrency=4, max_staleness=2, lease=32.0, refill=2.0),
-        "69b3a99c7903b57a8a0484dc9239a82d01f7f4bb6d351bf28314ed8f882d6ff6",
+        "61ed24f2c9dab633d48977c657a887ef2cef84a35bfae9896d0143e7479441ff",
     ),
 }
 

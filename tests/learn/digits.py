@@ -4,9 +4,10 @@ from functools import cache, partial
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.events import ModelCommitted
-from fedfleet.core.parts import Plan, World
+from fedfleet.core.parts import Plan
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import World
 from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked

@@ -7,9 +7,10 @@ import numpy as np
 from torch import nn
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.parts import Dataset, DataSource, Loss, Plan, Task, World
+from fedfleet.core.parts import Dataset, Loss, Plan, Task
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import DataSource, World
 from fedfleet.learn.losses import with_loss
 from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.executors.inline import inline

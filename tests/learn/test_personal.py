@@ -10,9 +10,10 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, ModelCommitted, TaskArrived, TasksSent
 from fedfleet.core.labels import ModelFacts
-from fedfleet.core.parts import Loss, Plan, World
+from fedfleet.core.parts import Loss, Plan
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import World
 from fedfleet.core.trees import content_hash, tree_nbytes
 from fedfleet.learn.compose import with_pass
 from fedfleet.learn.features import featured

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from fedfleet.choose.uniform import uniform
 from fedfleet.core import folding
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Plan, World
+from fedfleet.core.parts import Plan
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import World
 from fedfleet.learn.averaging import fedavg
 from fedfleet.learn.staleness import damped, staleness_weight
 from fedfleet.learn.zoo import fedasync, fedbuff, stale_fedavg

@@ -9,9 +9,10 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core import folding
 from fedfleet.core.events import ModelCommitted
 from fedfleet.core.labels import FleetFacts
-from fedfleet.core.parts import Job, Plan, World
+from fedfleet.core.parts import Job, Plan
 from fedfleet.core.records import Context, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import World
 from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked

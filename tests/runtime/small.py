@@ -1,9 +1,10 @@
 """A small fleet on the embedded digits, and short runs on it."""
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.parts import Plan, World
+from fedfleet.core.parts import Plan
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import World
 from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.simulate import simulate
 from fedfleet.tasks.digits import digits_logreg

@@ -32,7 +32,7 @@ def test_the_end_of_a_run_that_goes_on_is_enough_and_of_one_that_ended_a_lie():
 def test_a_fact_that_is_believed_must_stand_where_it_happens():
     record = Record(TIMERS, models=False)
     with pytest.raises(Lie, match="in the run a model is evaluated here"):
-        record.evaluated(0.0, 0)
+        record.evaluated(0.0, 0, 0)
     broken = Record([(1, tuple(Row(0.0, Kind.PROBED, body="{")))], models=False)
     with pytest.raises(Lie, match="cannot be read"):
         broken.probed(0.0)

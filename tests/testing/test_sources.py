@@ -8,9 +8,9 @@ import pytest
 
 from fedfleet import testing
 from fedfleet.core.meeting import looking_every
-from fedfleet.core.parts import DataSource, DeviceSource, StateSource
 from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import DataSource, DeviceSource, StateSource
 from fedfleet.tasks.digits import digits_logreg
 from tests.testing.registered import built
 

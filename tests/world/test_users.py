@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.edges import UserSource
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import DataSource
+from fedfleet.core.sources import DataSource
 from fedfleet.world.users import groups, households, on_devices, spread_inside
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=80)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from fedfleet.core.errors import BadInput, FedFleetError
-from fedfleet.core.parts import Plan, Task, World
+from fedfleet.core.parts import Plan, Task
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Ints
+from fedfleet.core.sources import World
 from fedfleet.tasks.checking import needs_two
 
 _MOST = 256  # batch sizes that are tried for the cure

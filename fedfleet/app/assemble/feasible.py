@@ -10,8 +10,9 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Plan, World
+from fedfleet.core.parts import Plan
 from fedfleet.core.records import Ints, whole_work
+from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.world.samplers.dpcsm import warnings as odd_alpha
 

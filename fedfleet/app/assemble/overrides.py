@@ -13,10 +13,11 @@ from fedfleet.app.spec.resolving import changed
 from fedfleet.app.spec.tables import Table, build_part
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.labels import FleetFacts, ModelFacts, ModelOf, RunFacts
-from fedfleet.core.parts import Algorithm, Task, World
+from fedfleet.core.parts import Algorithm, Task
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
 from fedfleet.core.sameness import same
+from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, mismatch
 from fedfleet.learn.override import overridden
 from fedfleet.tasks.narrowing import shape_at

@@ -11,16 +11,17 @@ from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
-from fedfleet.app.assemble.world import devices_for, in_one_place, states_for
+from fedfleet.app.assemble.world import besides, devices_for, in_one_place, states_for
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import build_part
 from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Algorithm, Plan, Policy, Task, World
+from fedfleet.core.parts import Algorithm, Plan, Policy, Task
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.room import check_room
+from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
 from fedfleet.learn.losses import with_loss
@@ -63,13 +64,15 @@ def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]
     """The world whose clients are devices; the users that they belong to, where the spec names any; the task as they hold it."""
     table, keys = spec.world, client_keys(spec.world["clients"])
     devices, states = devices_for(table, keys, spec.seed), states_for(table, keys, spec.seed)
+    more = besides(table, devices, keys, spec.seed)
     deal = build_part("partitions", table["data"])
     if "users" in table:
         home = settle(table, task, deal, len(keys), spec.seed)
-        world = World(keys, devices, states, home.on_devices, home.users)
+        world = World(keys, devices, states, home.on_devices, home.users, more.faults, more.energy, more.free_probes)
         return world, home, poisoned(deal, task, world.data, keys, spec.seed)
     data = hold(deal, task, keys, spec.seed, split=tuple(table["split"]), min_samples=table["min_samples"])
-    return World(keys, devices, states, data), None, poisoned(deal, task, data, keys, spec.seed)
+    world = World(keys, devices, states, data, None, more.faults, more.energy, more.free_probes)
+    return world, None, poisoned(deal, task, data, keys, spec.seed)
 
 
 def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan, Task]:
@@ -86,7 +89,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
     plan = Plan(
         seed=spec.seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
-        choose=build_part("selectors", spec.choose),
+        choose=build_part("selectors", spec.choose, facts),
         pace=pace,
         stop=Stop(**spec.stop),
         params=params,
@@ -120,7 +123,9 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
-    return above, user_world(home, world.devices, states)
+    more = besides(spec.world, world.devices, home.keys, spec.seed)
+    users = user_world(home, world.devices, states)
+    return above, replace(users, faults=more.faults, free_probes=more.free_probes)
 
 
 def _check_least(plan: Plan) -> None:

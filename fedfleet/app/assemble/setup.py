@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedfleet.app.spec import Spec
-from fedfleet.core.parts import Executor, Plan, Task, World
+from fedfleet.core.parts import Executor, Plan, Task
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.sources import World
 from fedfleet.measure.warnings import chance_level
 
 if TYPE_CHECKING:

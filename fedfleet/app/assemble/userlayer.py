@@ -12,9 +12,10 @@ from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, UserSource
 from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import FactsOf, LabelsOf, Prior, TaskFacts
-from fedfleet.core.parts import DataSource, DeviceSource, StateSource, Task, World
+from fedfleet.core.parts import Task
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import client_keys, hash_keys
+from fedfleet.core.sources import DataSource, DeviceSource, StateSource, World
 from fedfleet.world.partitions import PartitionRecipe, hold
 from fedfleet.world.users import UserRecipe, on_devices, spread_inside
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedfleet.app.spec.tables import Table, build_part
 from fedfleet.core.fleet import StateScorer, StateTable
-from fedfleet.core.parts import DataSource, DeviceSource, Plan, Split, StateSource, World
+from fedfleet.core.parts import Plan
 from fedfleet.core.records import Floats, Ints, Keys
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultSource, Split, StateSource, World
 from fedfleet.measure.montecarlo.metrics import state_scores
 from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.pace.rounds import readiness
@@ -29,6 +30,22 @@ def states_for(table: Table, keys: Keys, seed: int) -> StateSource:
     if table["heterogeneity"] in ("devices", "none"):
         return always_on()(keys, seed)
     return build_part("states", table["states"], {StateScorer: score_states})(keys, seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a world has beside devices, states and data."""
+
+    faults: FaultSource | None
+    energy: EnergySource | None
+    free_probes: bool
+
+
+def besides(table: Table, devices: DeviceSource, keys: Keys, seed: int) -> Beside:
+    """What goes wrong, what work draws from batteries, and whether looking is free."""
+    faults = build_part("faults", table["faults"])(keys, seed) if "faults" in table else None
+    energy = build_part("energy", table["energy"])(devices, keys, seed) if "energy" in table else None
+    return Beside(faults, energy, table["free_probes"])
 
 
 def score_states(states: StateTable, deadline: float, k: int, rounds: int, semantics: Semantics) -> Floats:

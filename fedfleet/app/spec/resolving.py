@@ -29,7 +29,7 @@ DEFAULTS = {
     **{key: name for key, (_, name) in _DEFAULT_PARTS.items()},
     **{f"world.{key}": name for key, (_, name) in _WORLD_PARTS.items()},
 }
-_WORLD_OPTIONAL = {"users": "users"}  # what a spec may leave out altogether
+_WORLD_OPTIONAL = {"users": "users", "faults": "faults", "energy": "energy"}  # what a spec may leave out altogether
 
 
 def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None = None) -> Spec:

@@ -14,6 +14,7 @@ def world_settings(
     split: list[Natural] = [6, 2, 2],  # noqa: B006
     min_samples: Count = 5,
     heterogeneity: Literal["both", "devices", "states", "none"] = "both",
+    free_probes: bool = False,
 ) -> None:
     """The keys of [world] beside its parts."""
 

@@ -14,7 +14,16 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 
 from fedfleet.core.coding import Codec
-from fedfleet.core.events import CandidatesSeen, Evaluated, Fact, ReportsGathered, TaskArrived, TaskLost, TimerFired
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Evaluated,
+    Fact,
+    ReportsGathered,
+    TaskArrived,
+    TaskLost,
+    TasksSpent,
+    TimerFired,
+)
 from fedfleet.core.records import Report, Roster
 from fedfleet.core.trees import Array, Tree
 
@@ -147,7 +156,7 @@ class TaskDesk:
             gone = set(tasks)
             self._errands = {c: e for c, e in self._errands.items() if e.task not in gone}
 
-    def answer(self, fact: ReportsGathered | Evaluated) -> None:
+    def answer(self, fact: TasksSpent | ReportsGathered | Evaluated) -> None:
         """A fact of the coordinator's own thread, which happens now: after all that came in while it was at work."""
         with self._changed:
             self._put(replace(fact, time=self._now()))

@@ -12,9 +12,10 @@ import numpy as np
 
 from fedfleet.core.container import packed
 from fedfleet.core.errors import BadInput, Refused, RunFailed
-from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass, World
+from fedfleet.core.parts import Algorithm, Executor, Job, Offer, Pass
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Report
+from fedfleet.core.sources import World
 from fedfleet.core.trees import Array, Tree
 from fedfleet.learn.codecs.applying import addresses, sent
 from fedfleet.learn.compression import travelling

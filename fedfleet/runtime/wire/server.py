@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.core.commands import Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.events import Event, Fact, ModelCommitted, RoundFailed, TaskArrived, TaskLost, TimerFired
-from fedfleet.core.parts import Executor, Offer, Pass, Plan, World
+from fedfleet.core.events import Event, Fact, ModelCommitted, RoundFailed, TaskArrived, TaskLost, TasksSpent, TimerFired
+from fedfleet.core.parts import Executor, Offer, Pass, Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Report, Roster, Wave
+from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.asking import asked_in_this_round
 from fedfleet.engine.coordinator import begin, step
@@ -89,6 +90,13 @@ class Serving:
     def forget(self, command: Forget) -> None:
         """Nobody waits for these tasks any more."""
         self.desk.withdraw(command.tasks.tolist())
+
+    def account(self, command: Account) -> None:
+        """Devices do not say yet what their work cost them, so that nobody knows."""
+        tasks = np.array(command.tasks, np.int64)
+        clients = [w.asked.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)]
+        unknown = {"compute": np.full(len(tasks), np.nan)}
+        self.desk.answer(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), unknown))
 
     def evaluate(self, command: Evaluate) -> None:
         """The server's own machine tries the model."""

@@ -8,13 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.core.cost import seconds_of
+from fedfleet.core.cost import stage_seconds
 from fedfleet.core.fleet import DeviceTable, device_table
 from fedfleet.core.limits import NonNegative, Positive
-from fedfleet.core.parts import DeviceSource
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
 from fedfleet.core.sharing import SharedNames
+from fedfleet.core.sources import DeviceSource
+from fedfleet.core.spending import Spent, staged
 
 Distribution = Literal["homo", "uniform", "near_normal", "strong_heavy", "double_tails"]
 # From weakest to strongest. Delays are milliseconds, whatever the paper prints; bandwidths are (up, down) in kbit/s.
@@ -91,15 +92,15 @@ def pool72(
         table = configurations(seconds_per_sample)
         fixed = allocate(distribution, keys, seed)
 
-        def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
             del start
             row = allocate(distribution, keys[clients], seed, tasks) if reallocate else fixed[clients]
             low, high = table.latency[row, 0], table.latency[row, 1]
             latency = low + (high - low) * uniforms(seed, "latency", keys[clients], tasks)
-            took = seconds_of(cost, table.down[row], table.up[row], table.seconds_per_sample[row], latency)
-            return np.where(table.memory_mb[row] < peak_memory_mb, np.inf, took)
+            latency = np.where(table.memory_mb[row] < peak_memory_mb, np.inf, latency)  # it never even begins
+            return stage_seconds(cost, table.down[row], table.up[row], table.seconds_per_sample[row], latency)
 
         kinds = ["pool"] * len(keys) if reallocate else SharedNames(table.ids, fixed.astype(np.int32))
-        return DeviceSource(seconds, kinds, None if reallocate else lambda clients: table.memory_mb[fixed[clients]])
+        return staged(stages, kinds, None if reallocate else lambda clients: table.memory_mb[fixed[clients]])
 
     return recipe

@@ -14,9 +14,10 @@ from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, NestedPass, Sync
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import ModelCommitted, ReportsGathered
 from fedfleet.core.labels import TaskFacts
-from fedfleet.core.parts import DataSource, DeviceSource, Job, Offer, Plan, Task, World
+from fedfleet.core.parts import Job, Offer, Plan, Task
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys
+from fedfleet.core.sources import DataSource, DeviceSource, World
 from fedfleet.core.trees import content_hash
 from fedfleet.edges.hierfl import hierfl
 from fedfleet.edges.shufflefl.rule import shufflefl

@@ -11,7 +11,8 @@ import pytest
 
 from fedfleet.core.container import packed
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.parts import DataSource, Executor, Job, Offer
+from fedfleet.core.parts import Executor, Job, Offer
+from fedfleet.core.sources import DataSource
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime.wire import device
 from fedfleet.runtime.wire import fleet_pb2 as pb

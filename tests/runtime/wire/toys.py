@@ -7,7 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from fedfleet.core.events import Event
-from fedfleet.core.parts import Plan, World
+from fedfleet.core.parts import Plan
+from fedfleet.core.sources import World
 from fedfleet.engine.state import RunState
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.wire.desk import Errand, TaskDesk

@@ -1,0 +1,117 @@
+"""WHERE: the world as sources, pure functions of (clients, time), vectorised. A deployment has no world: reality answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fedfleet.core.edges import UserSource
+from fedfleet.core.records import Bools, Cost, Floats, Ints, Keys
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSource:
+    """How long work takes: `seconds(clients, cost, start, tasks)`; infinite if a device cannot do it at all.
+
+    `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip. `memory_mb(clients)`, where it
+    is known, is NaN for those of whom it is not. `stages`, with the same arguments, says what the seconds go into, by the names
+    of core.spending: a source made by `staged` says both at once.
+    """
+
+    seconds: Callable[[Ints, Cost, float, Ints], Floats]
+    kinds: Sequence[str]
+    memory_mb: Callable[[Ints], Floats] | None = None
+    stages: Callable[[Ints, Cost, float, Ints], Mapping[str, Floats]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StateSource:
+    """Who is reachable: `online(t)` for all clients; `finish(clients, start, seconds)` when so many ready seconds passed.
+
+    `earliest(among, n, start, until)` is the first moment from `start` on, and before `until`, at which `online` says yes for n
+    of the clients that the mask `among` names; infinite if there is none. Policies that wait for clients need it.
+    `worked(clients, start, until)` is the inverse of `finish`: how many ready seconds passed; without it `finish` is searched.
+    """
+
+    online: Callable[[float], Bools]
+    finish: Callable[[Ints, float, Floats], Floats]
+    earliest: Callable[[Bools, int, float, float], float] | None = None
+    worked: Callable[[Ints, float, Floats], Floats] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mishaps:
+    """What befalls tasks, one entry each. A task is lost when `part` of its stage `stage` (a place in STAGES; -1: none) is done,
+    or at the time `crash`, whichever is earlier (infinite: never); `noticed`: the server hears of it at once, else never.
+
+    `late` are the seconds between the end of the upload and the arrival of the report; `again` those until it arrives once more
+    (infinite: it does not).
+    """
+
+    stage: Ints
+    part: Floats
+    crash: Floats
+    noticed: Bools
+    late: Floats
+    again: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSource:
+    """What goes wrong, addressed by task or by window of time, never by the bits of a time.
+
+    `slowed(clients, start, tasks)` are factors on the seconds of work, 1 or more. `befall(clients, start, ends, tasks)` is what
+    happens to tasks that would end at `ends`. `away(t)` are the clients that are down, whatever their state says; `back(t)` is
+    the next moment after t at which any of them may return (infinite: none does). `silences`: a task can be lost without a word.
+    """
+
+    slowed: Callable[[Ints, float, Ints], Floats]
+    befall: Callable[[Ints, float, Floats, Ints], Mishaps]
+    away: Callable[[float], Bools] | None = None
+    back: Callable[[float], float] | None = None
+    silences: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EnergySource:
+    """What work draws from batteries: `charges(clients, spent, start)` for seconds by stage, spent from `start` on.
+
+    Named columns, one entry per task: joules, and grams of CO2 where the source knows the grid.
+    """
+
+    charges: Callable[[Ints, Mapping[str, Floats], Floats], Mapping[str, Floats]]
+
+
+Split = Literal["train", "valid", "test"]
+
+
+@dataclass(frozen=True, slots=True)
+class DataSource:
+    """Who holds what: `shard(client, split, round)` as row numbers of the dataset; `sizes(round)` of the training shards.
+
+    `testers` are the clients with test samples of their own; `holdout` are the rows of the central test set.
+    """
+
+    shard: Callable[[int, Split, int], Ints]
+    sizes: Callable[[int], Ints]
+    testers: Ints
+    holdout: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Heterogeneity: devices, states, data, and the clients' keys. A deployment has none: reality answers.
+
+    `users` says whose device each client is, where that is known; `faults` what goes wrong (None: nothing), `energy` what work
+    draws (None: not known). `free_probes`: looking at clients before picking takes neither time nor bytes.
+    """
+
+    keys: Keys
+    devices: DeviceSource
+    states: StateSource
+    data: DataSource
+    users: UserSource | None = None
+    faults: FaultSource | None = None
+    energy: EnergySource | None = None
+    free_probes: bool = False

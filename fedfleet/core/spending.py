@@ -1,0 +1,94 @@
+"""What a task's time goes into, stage by stage: the seconds from which explanations, energy and waste follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from fedfleet.core.records import Cost, Floats, Ints
+from fedfleet.core.sources import DeviceSource
+
+# In the order in which a task passes through them. An edge plans, lets its devices exchange samples, and averages their models:
+# these belong to its turn. Delivery is what lies between the last byte of a report and its arrival.
+STAGES = ("latency", "download", "planning", "exchange", "averaging", "compute", "upload", "delivery")
+DOWNLOAD, COMPUTE, UPLOAD = (STAGES.index(name) for name in ("download", "compute", "upload"))
+
+Spent = Mapping[str, Floats]  # seconds by stage, one entry per task; a stage that is not named took none
+
+
+def total(stages: Spent) -> Floats:
+    """All seconds of each task, added in the order of the stages.
+
+    >>> total({"upload": np.array([2.0]), "compute": np.array([1.0])})
+    array([3.])
+    """
+    found = [stages[name] for name in STAGES if name in stages]
+    return np.asarray(sum(found[1:], found[0]), np.float64)
+
+
+Said = Callable[[Ints, Cost, float, Ints], Spent]
+
+
+def staged(stages: Said, kinds: Sequence[str], memory_mb: Callable[[Ints], Floats] | None = None) -> DeviceSource:
+    """The device source of which these are the stages: its seconds are their sum."""
+
+    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        return total(stages(clients, cost, start, tasks))
+
+    return DeviceSource(seconds, kinds, memory_mb, stages)
+
+
+def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
+    """What these tasks' seconds go into on these devices; infinite where a device cannot do the work.
+
+    A source that does not say is asked for less work: what no work takes is latency, and what a stage adds to that is its own.
+    The rest, if the source is not a sum of its stages, counts as latency too, so that the stages add up to its seconds.
+    """
+    if devices.stages is not None:
+        return devices.stages(clients, cost, start, tasks)
+    whole, none = devices.seconds(clients, cost, start, tasks), np.zeros(len(clients))
+    parts = {
+        "download": Cost(none, cost.bytes_down, none),
+        "compute": Cost(cost.samples, none, none, cost.batches),
+        "upload": Cost(none, none, cost.bytes_up),
+    }
+    idle = devices.seconds(clients, Cost(none, none, none), start, tasks)
+    with np.errstate(invalid="ignore"):  # infinite less infinite, for devices that cannot do it
+        found = {
+            name: np.maximum(devices.seconds(clients, part, start, tasks) - idle, 0.0) for name, part in parts.items()
+        }
+        rest = whole - total(found)
+    lost = ~np.isfinite(whole)
+    return {
+        "latency": np.where(lost, np.inf, np.maximum(rest, 0.0)),
+        **{n: np.where(lost, 0.0, v) for n, v in found.items()},
+    }
+
+
+def until(stages: Spent, worked: Floats) -> dict[str, Floats]:
+    """How much of each stage is done after so many seconds of work.
+
+    >>> until({"download": np.array([4.0]), "compute": np.array([6.0])}, np.array([5.0]))
+    {'download': array([4.]), 'compute': array([1.])}
+    """
+    found: dict[str, Floats] = {}
+    left = np.asarray(worked, np.float64)
+    for name in STAGES:
+        if name in stages:
+            found[name] = np.minimum(stages[name], np.maximum(left, 0.0))
+            left = left - stages[name]
+    return found
+
+
+def before(stages: Spent, stage: Ints, part: Floats) -> Floats:
+    """The seconds of work until so large a part of one stage is done; `stage` is a place in STAGES.
+
+    >>> before({"download": np.array([4.0]), "compute": np.array([6.0])}, np.array([COMPUTE]), np.array([0.5]))
+    array([7.])
+    """
+    found = np.zeros(len(stage))
+    for place, name in enumerate(STAGES):
+        if name in stages:
+            found += np.where(place < stage, stages[name], np.where(place == stage, part * stages[name], 0.0))
+    return found
