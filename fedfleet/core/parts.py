@@ -159,6 +159,11 @@ class Policy:
     nobody reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says how many
     it wants. `holds` is how many reports a commit has at most, where that is not the cohort. `prompt`: it counts reports one by
     one, and so is asked after each, even where it is woken at the same instant.
+
+    `limit` names the parameter that bounds `patience`, `holds_key` the one that says what it `holds`. `endless`: it waits for a
+    report that never comes, however long. `rounds`: it has rounds, which ask a whole cohort at once; without them clients are
+    replaced one by one. `shows` names numbers of seconds in its memory, with their places there, whose changes belong in the
+    journal (PaceSet). `wraps` names what has been put around it and may be there only once.
     """
 
     name: str
@@ -171,6 +176,12 @@ class Policy:
     prompt: bool = False
     key: str = "cohort"
     holds: int | None = None
+    limit: str = "seconds"
+    holds_key: str = "k"
+    endless: bool = False
+    rounds: bool = True
+    shows: tuple[tuple[str, int], ...] = ()
+    wraps: tuple[str, ...] = ()
 
 
 # ---- tasks, jobs, executors, the plan ---------------------------------------------------------------------------

@@ -48,12 +48,16 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "selectors": {
         "uniform": "fedfleet.choose.uniform:uniform",
         "timely": "fedfleet.choose.timely:timely",
+        "timely_interval": "fedfleet.choose.timely:timely_interval",
     },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",
         "deadline": "fedfleet.pace.rounds:deadline",
         "overcommit": "fedfleet.pace.overcommit:overcommit",
         "buffered": "fedfleet.pace.buffered:buffered",
+        "semi_async": "fedfleet.pace.semi_async:semi_async",
+        "timeout": "fedfleet.pace.timeout:timeout",
+        "first_of": "fedfleet.pace.first_of:first_of",
     },
     "codecs": {
         **{f"int{bits}": f"fedfleet.learn.codecs.integers:int{bits}" for bits in range(2, 9)},

@@ -26,6 +26,8 @@ BASE = {
 # What to give policies, where it is not a cohort of four; late reports are folded where a policy can let them in.
 POLICIES = {
     "overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}},
+    "semi_async": {"period": 30.0, "concurrency": 4, "refill": 10.0},
+    "first_of": {"first": {"use": "timeout", "cohort": 4}, "second": {"use": "deadline", "cohort": 4, "seconds": 90.0}},
     "deadline": {"cohort": 4, "seconds": 60.0, "max_staleness": 2},
     "buffered": {"k": 2, "concurrency": 4, "max_staleness": 5, "lease": 3600.0, "refill": 10.0},
 }

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.events import (
     ModelCommitted,
+    PaceSet,
     ReportRejected,
     ReportsGathered,
     RoundFailed,
@@ -20,9 +21,12 @@ from fedfleet.core.events import (
     TasksSent,
 )
 from fedfleet.core.records import Stop
+from fedfleet.core.registry import _BUILTIN
+from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing.toys import consensus
 from tests.worlds import (
+    PACES,
     doubled,
     even_fleet,
     events_of,
@@ -254,3 +258,29 @@ def test_whoever_needs_exactly_the_deadline_is_folded(clients, seconds):
     events, _ = events_of(plan, world_of(even_fleet(clients, seconds), steady=True))
     assert [e.folded for e in only(ModelCommitted, events)] == [clients] * 4
     assert not only(TasksDropped, events)
+
+
+def test_the_laws_are_about_every_registered_policy():
+    assert {*PACES, "overcommit"} == {*_BUILTIN["policies"], "eager_commits"}
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_overcommitting_by_one_changes_nothing(fleet, pace, horizon):
+    stop, policy = Stop(rounds=5, virtual_seconds=horizon), replace(pace, factor=1.0).policy()
+    plain_, over = (
+        events_of(toy_plan(p, len(fleet), stop=stop), world_of(fleet))[0]
+        for p in (policy, overcommit(policy, factor=1.0))
+    )
+    assert shown(over[1:]) == shown(plain_[1:])
+
+
+@law
+@given(fleets(), paces("timeout"), horizons)
+def test_a_timeout_asks_nobody_twice_in_a_round_and_shows_its_waits(fleet, pace, horizon):
+    events, end = run(fleet, replace(pace, factor=1.0), horizon=horizon, rounds=8)
+    asked = Counter((e.round, c) for e in only(TasksSent, events) for c in e.clients.tolist())
+    assert set(asked.values()) <= {1}
+    waits = [e.seconds for e in only(PaceSet, events)]
+    assert all(pace.seconds / 2 <= s <= 4 * pace.seconds for s in waits)
+    assert waits[-1] == end.state.book.kept[0], "the journal tells the whole timeline"

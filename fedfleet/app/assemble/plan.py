@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.beginnings import check_beginnings
@@ -37,6 +40,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     """Everything that a run of this spec needs; `task` replaces the one that the spec names."""
     check_executor(spec)
     check_clients(spec)
+    _check_pace(spec.pace, "pace")
     pace: Policy = build_part("policies", spec.pace)
     _check_cohort(pace, spec.world["clients"], "clients")
     if task is None and spec.task["use"] == "own":
@@ -128,9 +132,21 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
     return above, replace(users, faults=more.faults, free_probes=more.free_probes)
 
 
+def _check_pace(table: Mapping[str, Any], where: str) -> None:
+    """Refuse a policy that is made of the same policy twice."""
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    for (key, one), (other, same) in combinations(inner.items(), 2):
+        if one == same:
+            raise BadInput(
+                f"{where}: {key} and {other} are the same policy {one['use']!r}, and one is enough; let them differ, or name one"
+            )
+    for key, value in inner.items():
+        _check_pace(value, f"{where}.{key}")
+
+
 def _check_least(plan: Plan) -> None:
     least, holds = plan.algorithm.fold.least, plan.pace.holds
-    cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, "k")
+    cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, plan.pace.holds_key)
     if cohort < least:
         raise BadInput(
             f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.{key}, "
@@ -144,9 +160,10 @@ def _check_holds(plan: Plan) -> None:
     if holds is None or holds <= plan.clients:
         return
     if any(remembers(plan.algorithm.local(client, NO_SETTINGS)) for client in range(plan.clients)):
+        key = f"pace.{plan.pace.holds_key}"
         raise BadInput(
-            f"pace.k = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
-            f"are {plan.clients}; lower pace.k or raise world.clients"
+            f"{key} = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
+            f"are {plan.clients}; lower {key} or raise world.clients"
         )
 
 
