@@ -31,7 +31,10 @@ _MOST = 0.5  # of a cause: how much is "most of it"
 
 
 def sentence(found: Attribution) -> str:
-    """The largest cause, and who was behind it; if nobody knows most of it, that, and the largest cause that is known."""
+    """The largest cause, and who was behind it; the second too if that is not most of the time.
+
+    If nobody knows where most of it went, the sentence says so first, and then the largest cause that is known.
+    """
     total = found.virtual_seconds
     if total <= 0:
         return "No time has passed yet, so there is nothing to explain."
@@ -41,8 +44,11 @@ def sentence(found: Attribution) -> str:
     if ranked[0] == UNKNOWN:
         said = f"Nobody knows where {share(found.causes[UNKNOWN], total)} of the time{so_far} went, since devices did not say"
         return f"{said}; of the rest, most was {_told(found, known[0])}." if known else f"{said}."
-    first = known[0]
-    return f"{share(found.causes[first], total)} of the time{so_far} was {_told(found, first)}."
+    first, second = known[0], known[1] if len(known) > 1 else None
+    said = f"{share(found.causes[first], total)} of the time{so_far} was {_told(found, first)}"
+    if second is None or found.causes[first] > _MOST * total:
+        return f"{said}."
+    return f"{said}; {share(found.causes[second], total)} was {MEANINGS[second]}."
 
 
 def share(seconds: float, total: float) -> str:
