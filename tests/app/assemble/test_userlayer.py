@@ -11,8 +11,9 @@ from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.core.events import ReportsGathered, TaskArrived
 from fedfleet.core.records import Cost
+from fedfleet.core.spending import total
 from fedfleet.core.trees import content_hash
-from fedfleet.engine.nested import device_seconds
+from fedfleet.engine.nested import device_stages
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.simulate import simulate
@@ -135,7 +136,7 @@ def test_a_device_behind_an_edge_takes_what_it_takes_alone(tmp_path):
     able = above.plan.algorithm.local(0, {}).fleet.able(np.array([2, 5, 7]), 100.0, 8)
     work = Cost(np.array([70.0, 0.0, 30.0]), np.full(3, 1e5), np.full(3, 2e6), np.array([3.0, 0.0, 7.0]))
     alone = below.world.devices.seconds(np.array([2, 5, 7]), work, 100.0, np.full(3, 8))
-    np.testing.assert_allclose(device_seconds(work, able, np.arange(3)), alone, rtol=1e-9)
+    np.testing.assert_allclose(total(device_stages(work, able, np.arange(3))), alone, rtol=1e-9)
     assert (able.latencies() >= 0.5).all() and (able.latencies() <= 2.0).all()
 
 
