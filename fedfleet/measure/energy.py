@@ -40,4 +40,4 @@ def energy(log: Iterable[Event], tasks: Tasks, spent: Spending) -> Energy | None
 
 
 def _summed(told: Iterable[Mapping[str, Floats]], name: str) -> float:
-    return sum(float(np.nansum(columns[name])) for columns in told if name in columns)
+    return sum((float(np.nansum(columns[name])) for columns in told if name in columns), 0.0)

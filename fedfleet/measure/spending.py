@@ -98,7 +98,7 @@ def looks(log: Iterable[Event]) -> Looks:
     seen = [e for e in log if isinstance(e, Probed)]
 
     def summed(*names: str) -> float:
-        return sum(float(np.nansum(e.spent[name])) for e in seen for name in names if name in e.spent)
+        return sum((float(np.nansum(e.spent[name])) for e in seen for name in names if name in e.spent), 0.0)
 
     asked, answered = sum(len(e.clients) for e in seen), sum(int(np.isfinite(e.values).sum()) for e in seen)
     return Looks(asked, answered, summed(*STAGES), *(summed(name) for name in (*BYTES, "joules")))

@@ -9,9 +9,9 @@ import pytest
 from fedfleet.app.api import run
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
-from fedfleet.core.events import ReportsGathered, TaskArrived
+from fedfleet.core.events import ReportsGathered, TaskArrived, TasksSpent
 from fedfleet.core.records import Cost
-from fedfleet.core.spending import total
+from fedfleet.core.spending import STAGES, total
 from fedfleet.core.trees import content_hash
 from fedfleet.engine.nested import device_stages
 from fedfleet.runtime.executors.inline import inline
@@ -117,6 +117,30 @@ def test_edges_ask_devices_what_they_can_do_at_that_moment():
     by_hand += 3 * work.samples * able.seconds_per_sample
     np.testing.assert_allclose(by_hand, below.world.devices.seconds(mine, work, 100.0, np.full(3, 8)), rtol=1e-9)
     assert not np.allclose(able.up_bps, fleet.able(mine, 100.0, 9).up_bps), "links vary from trip to trip"
+
+
+def test_edges_say_what_their_turns_went_into_and_what_all_their_devices_drew(shuffled):
+    told = {t: {n: v[i] for n, v in e.spent.items()} for e in shuffled.events if isinstance(e, TasksSpent)
+            for i, t in enumerate(e.tasks.tolist())}  # fmt: skip
+    arrived = [e for e in shuffled.events if isinstance(e, TaskArrived)]
+    assert arrived
+    for event in arrived:
+        report, spent = shuffled.reports[event.task], told[event.task]
+        stages = {name: np.array([report.spent[name]]) for name in STAGES if name in report.spent}
+        assert total(stages)[0] == report.seconds, "to the last bit"
+        assert {name: spent.get(name, 0.0) for name in stages} == {name: v[0] for name, v in stages.items()}
+        assert spent["joules"] == report.spent["joules"] > 0
+        # All devices of a user compute, one at a time is waited for.
+        assert report.spent["joules"] > 4.9 * report.spent["compute"]
+    assert {"planning", "exchange", "averaging"} <= {name for spent in told.values() for name in spent}
+
+
+def test_what_an_edge_would_draw_is_foreseen_for_all_of_its_devices():
+    setup = assemble(spec_with())
+    users = np.bincount(setup.plan.algorithm.local(0, {}).fleet.users.user_of)
+    work = {"compute": np.full(len(users), 10.0)}
+    found = setup.world.energy.charges(np.arange(len(users)), work, np.zeros(len(users)))["joules"]
+    assert found.tolist() == pytest.approx((49.0 * users).tolist())
 
 
 def late(folder, times, batch=0.25):
