@@ -301,7 +301,7 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
         elif f.name == "due" and value is not None:
             value = value * scale
         elif f.name == "spent":
-            value = {name: column * (scale if name in STAGES else 1.0) for name, column in value.items()}
+            value = {name: column * (scale if name in (*STAGES, "joules") else 1.0) for name, column in value.items()}
         elif names is not None and f.name in ("client", "clients") and not isinstance(event, RunBegan):
             # RunBegan says how many clients there are, not which; scores are renamed below.
             value = value if value is None or isinstance(value, ClientScores) else np.asarray(names)[value]

@@ -105,7 +105,13 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dpcsm": "fedfleet.world.states:dpcsm",
     },
     "faults": {},
-    "energy": {},
+    "energy": {
+        "phones": "fedfleet.world.energy:phones",
+        "per_kind": "fedfleet.world.energy:per_kind",
+        "energy_file": "fedfleet.world.energy:energy_file",
+        "carbon": "fedfleet.world.energy:carbon",
+        "none": "fedfleet.world.energy:none",
+    },
     "partitions": {
         "iid": "fedfleet.world.partitions:iid",
         "dirichlet": "fedfleet.world.partitions:dirichlet",

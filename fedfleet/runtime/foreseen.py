@@ -12,6 +12,7 @@ from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
+from fedfleet.core.spending import stages_of, total
 from fedfleet.engine.state import RunState
 
 # What a roster can hold: by name, a function of (plan, world, state, clients, samples).
@@ -64,6 +65,16 @@ def _latency_seconds(plan: Plan, world: World, state: RunState, clients: Ints, s
     return foreseen_seconds(world, state, clients, Cost(none, none, none))
 
 
+def _joules(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    """What the whole work would draw from these devices: infinite for those that cannot do it, NaN if nobody knows."""
+    cost, starts = foreseen_cost(plan, state, clients, samples), np.full(len(clients), state.book.now)
+    stages = stages_of(world.devices, clients, cost, state.book.now, np.full(len(clients), state.next_task))
+    able = np.isfinite(total(stages))
+    busy = {name: np.where(able, took, 0.0) for name, took in stages.items()}
+    found = {} if world.energy is None else world.energy.charges(clients, busy, starts)
+    return np.where(able, found.get("joules", np.full(len(clients), np.nan)), np.inf)
+
+
 def _steps(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     del world, state
     return steps_of(plan.algorithm, clients, samples)
@@ -79,6 +90,7 @@ COLUMNS: dict[str, Column] = {
     "transfer_seconds": _transfer_seconds,
     "upload_seconds": _upload_seconds,
     "latency_seconds": _latency_seconds,
+    "joules": _joules,
     "steps": _steps,
     "user": _user,
 }

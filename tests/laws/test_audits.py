@@ -5,6 +5,7 @@ What is registered later is walked too; whatever cannot be told without training
 
 import itertools
 import os
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,13 @@ CHOSEN = {"timelyfl": {"choose": {"use": "timely", "seconds": 15.0, "least": 0.0
 AROUND = {"fold": "folds", "attack": "attacks", "private": "privacy"}
 NEEDED = {"gaussian": {"cohort": 4}, "tree": {"cohort": 4}, "krum": {"f": 0}, "multi_krum": {"f": 0}}
 
+# What devices draw, by kind where that is asked for.
+ENERGY = {
+    "per_kind": {"watts": {"slow": {"compute": 2.0}, "fast": {"compute": 6.5}}},
+    "energy_file": {"path": "watts.json"},
+    "carbon": {"energy": {"use": "phones", "link": "4g"}, "swing": 100.0},
+}
+
 
 def paced(name):
     return {"use": name, **POLICIES.get(name, {"cohort": 4})}
@@ -67,6 +75,9 @@ def cases():
     found["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):
         found[f"edge {edge}"] = {"edge": edge, "pace": {"use": "readiness", "cohort": 2, "ready_share": 0.5}}
+    for name in names("energy"):
+        energy = {"use": name, **ENERGY.get(name, {})}
+        found[f"energy {name}"] = {"pace": paced("deadline"), "world": {**BASE["world"], "energy": energy}}
     for key, name in ((key, name) for key, kind in AROUND.items() for name in names(kind)):
         algorithm = {"use": "fedavg", key: {"use": name, **NEEDED.get(name, {})}}
         found[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
@@ -77,8 +88,10 @@ CASES = cases()
 
 
 @pytest.mark.parametrize(("name", "more", "execute"), CASES, ids=[c[0] for c in CASES])
-def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_path):
-    world = {**BASE["world"], **({"users": {"use": "households"}} if "edge" in more else {})}
+def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("watts.json").write_text('{"format": "fedfleet/energy@1", "watts": {"slow": {"compute": 3}}}')
+    world = {**BASE["world"], **more.get("world", {}), **({"users": {"use": "households"}} if "edge" in more else {})}
     spec = {**BASE, **more, "world": world, "run": {**BASE["run"], "execute": execute}}
     straight = perform(resolve(spec), tmp_path / "straight")
     assert straight.metrics["commits"], "a run without a model proves nothing"

@@ -16,6 +16,7 @@ from fedfleet.runtime.foreseen import roster_of
 from fedfleet.runtime.wire.server import check_servable
 from fedfleet.testing.toys import consensus
 from fedfleet.world.devices import homogeneous
+from fedfleet.world.energy import none, phones
 from tests.worlds import even_fleet, events_of, toy_plan, world_of
 
 
@@ -46,6 +47,23 @@ def test_the_upload_and_a_trip_of_nothing_are_foreseen_too():
     world = replace(world, devices=homogeneous(mbps=4.0, up_mbps=2.0, seconds_per_sample=0.25)(world.keys, 0))
     stats = roster_of(plan, world, begin(plan).state, np.array([1, 3])).stats
     assert (stats["upload_seconds"].tolist(), stats["latency_seconds"].tolist()) == ([0.5, 0.5], [0.0, 0.0])
+
+
+def test_joules_are_those_of_the_whole_work_unknown_without_a_source_and_infinite_where_it_cannot_be_done():
+    plan = plan_seeing("joules", algorithm=consensus(model_bytes=125_000.0))
+    world = world_of(even_fleet(4))
+    world = replace(world, devices=homogeneous(mbps=4.0, seconds_per_sample=0.25)(world.keys, 0))
+
+    def seen(world):
+        return roster_of(plan, world, begin(plan).state, np.array([1, 3])).stats["joules"]
+
+    watts = phones(compute=2.0, receive=4.0, transmit=8.0, tail=0.0)(world.devices, world.keys, 0)
+    assert seen(replace(world, energy=watts)).tolist() == [2.0 * 7.5 + 4.0 * 0.25 + 8.0 * 0.25] * 2
+    assert np.isnan(seen(world)).all()
+    assert np.isnan(seen(replace(world, energy=none()(world.devices, world.keys, 0)))).all()
+    unable = world_of(even_fleet(4, [8.0, 8.0, 8.0, np.inf]))
+    found = seen(replace(unable, energy=watts))
+    assert np.isfinite(found[0]) and found[1] == np.inf
 
 
 def test_steps_follow_from_the_batch_plan_and_are_unknown_of_an_opaque_pass():

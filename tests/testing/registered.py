@@ -24,6 +24,8 @@ NEEDED = {
     "mobile": lambda: {"devices": builder("devices", "spread")()},
     "label_flip": lambda: {"of": builder("partitions", "dirichlet")()},
     "dpcsm": lambda: {"score": score_states},
+    "per_kind": lambda: {"watts": {"slow": {"compute": 2.0}, "fast": {"compute": 6.0, "tail": 0.0}}},
+    "carbon": lambda: {"energy": builder("energy", "phones")(link="4g")},
     "heterofl": slicing,
     "fjord": slicing,
 }

@@ -14,7 +14,7 @@ from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
-from fedfleet.app.assemble.world import besides, devices_for, in_one_place, states_for
+from fedfleet.app.assemble.world import besides, devices_for, faults_for, in_one_place, states_for
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import build_part
 from fedfleet.core.charging import epochs_of
@@ -124,12 +124,12 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
         )
     assert spec.edge is not None
     rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.seed)
-    fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
+    fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale, world.energy)
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
-    more = besides(spec.world, world.devices, home.keys, spec.seed)
-    users = user_world(home, world.devices, states)
-    return above, replace(users, faults=more.faults, free_probes=more.free_probes)
+    users = user_world(home, world.devices, states, world.energy)
+    faults = faults_for(spec.world, home.keys, spec.seed)  # of users, who are the clients now
+    return above, replace(users, faults=faults, free_probes=world.free_probes)
 
 
 def _check_pace(table: Mapping[str, Any], where: str) -> None:

@@ -37,15 +37,19 @@ class Beside:
     """What a world has beside devices, states and data."""
 
     faults: FaultSource | None
-    energy: EnergySource | None
+    energy: EnergySource
     free_probes: bool
 
 
 def besides(table: Table, devices: DeviceSource, keys: Keys, seed: int) -> Beside:
     """What goes wrong, what work draws from batteries, and whether looking is free."""
-    faults = build_part("faults", table["faults"])(keys, seed) if "faults" in table else None
-    energy = build_part("energy", table["energy"])(devices, keys, seed) if "energy" in table else None
-    return Beside(faults, energy, table["free_probes"])
+    energy = build_part("energy", table["energy"])(devices, keys, seed)
+    return Beside(faults_for(table, keys, seed), energy, table["free_probes"])
+
+
+def faults_for(table: Table, keys: Keys, seed: int) -> FaultSource | None:
+    """What goes wrong, if the spec names anything."""
+    return build_part("faults", table["faults"])(keys, seed) if "faults" in table else None
 
 
 def score_states(states: StateTable, deadline: float, k: int, rounds: int, semantics: Semantics) -> Floats:
