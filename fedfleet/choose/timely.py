@@ -29,8 +29,7 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         portion = portions(*(roster.stats[name] for name in SEES), seconds=seconds)
         able = np.flatnonzero(portion >= least)
-        stats = {name: column[able] for name, column in roster.stats.items()}
-        asked = inner.pick(state, Roster(roster.clients[able], roster.keys[able], roster.samples[able], stats), n, draw)
+        asked = inner.pick(state, roster.only(able), n, draw)
         mine = portion[np.searchsorted(roster.clients, asked.clients)]
         return replace(asked, settings={**asked.settings, PORTION: mine})
 

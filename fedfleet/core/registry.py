@@ -48,6 +48,15 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "selectors": {
         "uniform": "fedfleet.choose.uniform:uniform",
         "timely": "fedfleet.choose.timely:timely",
+        "flame": "fedfleet.choose.flame:flame",
+        "power_of_choice": "fedfleet.choose.power:power_of_choice",
+        "tifl": "fedfleet.choose.tiers:tifl",
+        "round_robin": "fedfleet.choose.bounds:round_robin",
+        "fair": "fedfleet.choose.bounds:fair",
+        "fastest": "fedfleet.choose.bounds:fastest",
+        "only": "fedfleet.choose.only:only",
+        "explore": "fedfleet.choose.combinators:explore",
+        "per_user": "fedfleet.choose.combinators:per_user",
     },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",
