@@ -33,7 +33,7 @@ def power_of_choice(
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         del state
         chosen = drawn(roster, n, draw)
-        return roster.clients[np.sort(chosen) if len(chosen) > n else chosen[:0]], _LOSS
+        return roster.clients[chosen if len(chosen) > n else chosen[:0]], _LOSS
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         chosen = drawn(roster, n, draw)
