@@ -11,7 +11,7 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.limits import Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State
-from fedfleet.core.records import Assignments, Bools, Floats, Ints, Roster
+from fedfleet.core.records import Assignments, Floats, Ints, Roster
 
 PORTION = "portion"
 SEES = ("compute_seconds", "transfer_seconds", "upload_seconds", "latency_seconds")
@@ -30,7 +30,7 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         portion = portions(*(roster.stats[name] for name in SEES), seconds=seconds)
-        asked = inner.pick(state, _only(roster, portion >= least), n, draw)
+        asked = inner.pick(state, roster.only(np.flatnonzero(portion >= least)), n, draw)
         mine = portion[np.searchsorted(roster.clients, asked.clients)]
         return replace(asked, settings={**asked.settings, PORTION: mine})
 
@@ -58,10 +58,10 @@ def timely_interval(
     inner = uniform() if selector is None else selector
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        asked = inner.pick(state, _only(roster, np.isfinite(_whole(*_columns(roster)))), n, draw)
+        asked = inner.pick(state, roster.only(np.flatnonzero(np.isfinite(_whole(*_columns(roster))))), n, draw)
         if not len(asked.clients):
             return asked
-        seen = _only(roster, np.isin(roster.clients, asked.clients))
+        seen = roster.only(np.flatnonzero(np.isin(roster.clients, asked.clients)))
         order = np.searchsorted(seen.clients, asked.clients)
         columns = [column[order] for column in _columns(seen)]
         seconds = float(np.sort(_whole(*columns))[min(k, len(order)) - 1])
@@ -75,11 +75,6 @@ def timely_interval(
 
     sees = tuple(dict.fromkeys((*inner.sees, *SEES, "steps")))
     return replace(inner, name=f"timely_interval({inner.name})", pick=pick, sees=sees)
-
-
-def _only(roster: Roster, stay: Bools) -> Roster:
-    stats = {name: column[stay] for name, column in roster.stats.items()}
-    return Roster(roster.clients[stay], roster.keys[stay], roster.samples[stay], stats)
 
 
 def _columns(roster: Roster) -> list[Floats]:

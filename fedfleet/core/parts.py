@@ -136,8 +136,10 @@ class Selector:
     `probe(state, roster, n, draw)` names clients to look at before picking, and the number wanted of them. `sees` names
     columns that the runtime puts into `Roster.stats`: compute_seconds, transfer_seconds and its upload_seconds (foreseen for the
     whole work, without unavailable time, each with the latency_seconds of a trip), steps (NaN where they cannot be foreseen),
-    user (-1: nobody's). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears what ended tasks
-    really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`.
+    user (-1: nobody's) and user_tasks (how many tasks of that user are out), untold (how many tasks of the client ended since
+    `learn` last heard of any), time (now). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)`
+    hears what ended tasks really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`.
+    `by_round`: a pick must be a whole round's cohort, so that it fits no policy without rounds.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Selector:
     sees: tuple[str, ...] = ()
     probe_seconds: float = math.inf
     charge: Callable[[State, TasksSpent], State] | None = None
+    by_round: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.beginnings import check_beginnings
+from fedfleet.app.assemble.choosing import with_selector
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.feasible import short_of_memory
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
@@ -17,6 +18,7 @@ from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, s
 from fedfleet.app.assemble.world import besides, devices_for, faults_for, in_one_place, states_for
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import build_part
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Plan, Policy, Task
@@ -52,6 +54,8 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     world, home, made = _flat_world(spec, made)
     plan, made = _flat_plan(spec, made, pace, world)
     _check_stop(plan.stop)
+    if spec.edge is None:
+        plan = with_selector(spec, plan, world, made)
     odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world, tree_nbytes(made.frozen)))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
@@ -60,6 +64,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     _check_least(plan)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
+        plan = with_selector(spec, plan, world, made)
     _check_holds(plan)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
@@ -93,7 +98,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
     plan = Plan(
         seed=spec.seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
-        choose=build_part("selectors", spec.choose, facts),
+        choose=uniform(),  # until it is known among whom: `with_selector`
         pace=pace,
         stop=Stop(**spec.stop),
         params=params,
