@@ -135,9 +135,11 @@ class Selector:
 
     `probe(state, roster, n, draw)` names clients to look at before picking, and the number wanted of them. `sees` names
     columns that the runtime puts into `Roster.stats`: compute_seconds, transfer_seconds and its upload_seconds (foreseen for the
-    whole work, without unavailable time, each with the latency_seconds of a trip), steps (NaN where they cannot be foreseen),
-    user (-1: nobody's). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears what ended tasks
-    really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`.
+    whole work, without unavailable time), step_seconds (of one more step, at most) and batch_seconds (of a step's own, whatever its
+    samples), each with the latency_seconds of a trip; steps (NaN where they cannot be foreseen), user (-1: nobody's). What a probe
+    did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears what ended tasks really cost (TasksSpent: seconds
+    by stage, bytes, joules), after each round and before `learn`. `by_round`: it picks a whole cohort at once and thinks of when
+    that ends, so that it fits only policies with `rounds`.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Selector:
     sees: tuple[str, ...] = ()
     probe_seconds: float = math.inf
     charge: Callable[[State, TasksSpent], State] | None = None
+    by_round: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,8 @@ class Policy:
     its rounds before the run serves to warn of those that can never succeed: with fewer than `least` selected clients, or if
     nobody reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says how many
     it wants. `holds` is how many reports a commit has at most, where that is not the cohort. `prompt`: it counts reports one by
-    one, and so is asked after each, even where it is woken at the same instant.
+    one, and so is asked after each, even where it is woken at the same instant. `rounds`: those whom it asks together are asked
+    for one model, and it closes the round with them; else tasks are replaced one by one.
     """
 
     name: str
@@ -171,6 +175,7 @@ class Policy:
     prompt: bool = False
     key: str = "cohort"
     holds: int | None = None
+    rounds: bool = True
 
 
 # ---- tasks, jobs, executors, the plan ---------------------------------------------------------------------------

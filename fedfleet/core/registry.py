@@ -48,6 +48,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
     "selectors": {
         "uniform": "fedfleet.choose.uniform:uniform",
         "timely": "fedfleet.choose.timely:timely",
+        "oort": "fedfleet.choose.oort:oort",
+        "pyramidfl": "fedfleet.choose.pyramid:pyramidfl",
     },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",

@@ -64,4 +64,6 @@ def buffered(
             return Decision(wake_at=min(start, sweep), keep=memory)
         return Decision(room, until, keep=memory, at_least=int(short))
 
-    return Policy("buffered", decide, concurrency, (0.0, 0.0, 0.0), prompt=True, key="concurrency", holds=k)
+    return Policy(
+        "buffered", decide, concurrency, (0.0, 0.0, 0.0), prompt=True, key="concurrency", holds=k, rounds=False
+    )

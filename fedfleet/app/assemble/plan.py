@@ -48,6 +48,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     world, home, made = _flat_world(spec, made)
     plan, made = _flat_plan(spec, made, pace, world)
     _check_stop(plan.stop)
+    _check_rounds(plan)
     odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world, tree_nbytes(made.frozen)))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
@@ -147,6 +148,14 @@ def _check_holds(plan: Plan) -> None:
         raise BadInput(
             f"pace.k = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
             f"are {plan.clients}; lower pace.k or raise world.clients"
+        )
+
+
+def _check_rounds(plan: Plan) -> None:
+    if plan.choose.by_round and not plan.pace.rounds:
+        raise BadInput(
+            f"choose: {plan.choose.name!r} picks a whole round at once, and {plan.pace.name!r} has no rounds but replaces clients "
+            'one by one; use another selector, or a policy with rounds such as pace.use = "readiness"'
         )
 
 
