@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,7 +116,7 @@ def oort(
         return {**ledger(clients, _COLUMNS), **own, "history": np.full(2 * pacer_step, np.nan)}
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        return whole_work(roster.clients[_chosen(rules, state, roster, min(n, len(roster.clients)), draw)])
+        return whole_work(roster.clients[_chosen(_scene(rules, state, roster, draw), min(n, len(roster.clients)))])
 
     def learn(state: State, ended: Ended, now: float) -> State:
         del now
@@ -129,81 +128,90 @@ def oort(
 # ---- picking ------------------------------------------------------------------------------------------------------
 
 
-def _chosen(rules: _Rules, state: State, roster: Roster, n: int, draw: Draw) -> Ints:
-    """The places of those who are asked on the roster."""
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """What one pick looks at: the columns are as long as the roster."""
 
-    def luck(label: str) -> Callable[[Ints], Keys]:
-        pick = draw.round << 32 ^ draw.first
-        return lambda at: hash_keys(draw.seed, f"oort/{label}", roster.keys[at], pick)
+    rules: _Rules
+    state: State
+    roster: Roster
+    draw: Draw
+    seconds: Singles
+    last: NDArray[np.int32]
+    preferred: float
 
-    seconds = looked_up(state, "seconds", roster.clients)
-    able = seconds < np.inf
-    willing = able & ~_barred(rules, state, roster, able, luck("barred"))
-    last = looked_up(state, "last", roster.clients)
-    known, new = np.flatnonzero(willing & (last > 0)), np.flatnonzero(willing & (last == 0))
-    exploit = _places_by_score(rules, state, n, len(known), len(new), draw)
+    def luck(self, label: str, at: Ints) -> Keys:
+        """One hash for each of these places, of this pick and for this purpose alone."""
+        pick = self.draw.round << 32 ^ self.draw.first
+        return hash_keys(self.draw.seed, f"oort/{label}", self.roster.keys[at], pick)
+
+
+def _scene(rules: _Rules, state: State, roster: Roster, draw: Draw) -> _Scene:
+    seconds, last = (looked_up(state, name, roster.clients) for name in ("seconds", "last"))
     share = float(state["preferred"][0])
     preferred = preferred_seconds(whole(state, "seconds"), share) if rules.penalty else math.inf
-    parts = [
-        _by_score(rules, state, roster.clients[known], exploit, luck("exploit"), known, preferred),
-        _newcomers(rules, state, roster, new, min(n - exploit, len(new)), luck, seconds, preferred),
-    ]
+    return _Scene(rules, state, roster, draw, seconds, last, preferred)
+
+
+def _chosen(scene: _Scene, n: int) -> Ints:
+    """The places of those who are asked on the roster."""
+    able = scene.seconds < np.inf
+    willing = able & ~_barred(scene, able)
+    told = scene.last > 0
+    known, new = np.flatnonzero(willing & told), np.flatnonzero(willing & ~told)
+    by_score = _places_by_score(scene, n, len(known), len(new))
+    parts = [_by_score(scene, known, by_score), _newcomers(scene, new, min(n - by_score, len(new)))]
     for spare in (able & ~willing, ~able):  # nobody else is left
         short = n - sum(len(part) for part in parts)
         if short > 0:
             at = np.flatnonzero(spare)
-            parts.append(at[smallest(luck("spare")(at), short)])
+            parts.append(at[smallest(scene.luck("spare", at), short)])
     return np.concatenate(parts)
 
 
-def _barred(rules: _Rules, state: State, roster: Roster, able: Bools, luck: Callable[[Ints], Keys]) -> Bools:
+def _barred(scene: _Scene, able: Bools) -> Bools:
     """Who had its share of tasks; if that would be too many, those who had most."""
     found = np.zeros(len(able), np.bool_)
-    if rules.blacklist:
-        times = looked_up(state, "times", roster.clients)
-        over = np.flatnonzero(able & (times > rules.blacklist))
-        found[over[largest(times[over], int(_MOST_BARRED * len(able)), lambda at: luck(over[at]))]] = True
+    if scene.rules.blacklist:
+        times = looked_up(scene.state, "times", scene.roster.clients)
+        over = np.flatnonzero(able & (times > scene.rules.blacklist))
+        most = int(_MOST_BARRED * len(able))
+        found[over[largest(times[over], most, lambda at: scene.luck("barred", over[at]))]] = True
     return found
 
 
-def _places_by_score(rules: _Rules, state: State, n: int, known: int, new: int, draw: Draw) -> int:
+def _places_by_score(scene: _Scene, n: int, known: int, new: int) -> int:
     """How many are picked by score: a fraction of a place is rounded at random; what one side cannot fill is the other's."""
-    share = max(rules.explore * rules.decay ** int(state["rounds"][0]), rules.floor)
+    rules, draw = scene.rules, scene.draw
+    share = max(rules.explore * rules.decay ** int(scene.state["rounds"][0]), rules.floor)
     coin = float(uniforms(draw.seed, "oort/places", np.array([draw.round], np.uint64), draw.first)[0])
     return min(max(int(n * (1.0 - share) + coin), n - new), known)
 
 
-def _by_score(
-    rules: _Rules, state: State, clients: Ints, n: int, luck: Callable[[Ints], Keys], places: Ints, preferred: float
-) -> Ints:
+def _by_score(scene: _Scene, known: Ints, n: int) -> Ints:
     """Drawn by score, from all who are nearly as good as the n-th."""
     if n <= 0:
-        return places[:0]
-    utility, last, seconds = (looked_up(state, name, clients) for name in ("utility", "last", "seconds"))
-    score = spread_out(utility, rules.clip) + forgotten(last, int(state["rounds"][0]) + 1, rules.uncertainty)
-    score = slowed(score, seconds, preferred, rules.penalty)
+        return known[:0]
+    rules, state = scene.rules, scene.state
+    utility = looked_up(state, "utility", scene.roster.clients[known])
+    score = spread_out(utility, rules.clip)
+    score += forgotten(scene.last[known], int(state["rounds"][0]) + 1, rules.uncertainty)
+    score = slowed(score, scene.seconds[known], scene.preferred, rules.penalty)
     pool = np.flatnonzero(score >= rules.cut_off * nth_largest(score, n))
-    return places[pool[race(score[pool], luck(places[pool]), n)]]
+    return known[pool[race(score[pool], scene.luck("exploit", known[pool]), n)]]
 
 
-def _newcomers(
-    rules: _Rules,
-    state: State,
-    roster: Roster,
-    new: Ints,
-    n: int,
-    luck: Callable[[str], Callable[[Ints], Keys]],
-    seconds: Singles,
-    preferred: float,
-) -> Ints:
+def _newcomers(scene: _Scene, new: Ints, n: int) -> Ints:
     """Drawn by how many samples they hold, from those who hold most."""
     if n <= 0:
         return new[:0]
+    rules, roster = scene.rules, scene.roster
     size = roster.samples[new].astype(np.float32)
-    size /= 1 + looked_up(state, "times", roster.clients)[new].astype(np.float32)
-    size = slowed(size, seconds[new], preferred, rules.penalty)
-    most = largest(size, max(n, math.ceil(min(rules.window * n, len(new)))), lambda at: luck("edge")(new[at]))
-    return new[most[race(size[most], luck("explore")(new[most]), n)]]
+    size /= 1 + looked_up(scene.state, "times", roster.clients[new]).astype(np.float32)
+    size = slowed(size, scene.seconds[new], scene.preferred, rules.penalty)
+    window = max(n, math.ceil(min(rules.window * n, len(new))))
+    most = largest(size, window, lambda at: scene.luck("edge", new[at]))
+    return new[most[race(size[most], scene.luck("explore", new[most]), n)]]
 
 
 # ---- learning -----------------------------------------------------------------------------------------------------

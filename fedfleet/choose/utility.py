@@ -19,6 +19,7 @@ from fedfleet.core.records import Floats, Ints, Keys
 Singles = NDArray[np.float32]
 _NARROW = 1e-4  # utilities that lie closer together than this are told apart no further
 _FAINT = np.float32(1e-30)  # a weight of nothing is this much, so that quotients stay finite
+_MANY, _SOME = 1 << 16, 1 << 13  # from how many values on it pays to look at some of them first, and at how many
 _LARGE = float(np.finfo(np.float32).max) / 4
 
 
@@ -41,7 +42,7 @@ def spread_out(utility: Singles, clip: float) -> Singles:
     """
     if not len(utility):
         return utility
-    ceiling = np.partition(utility, rank := min(int(len(utility) * clip), len(utility) - 1))[rank]
+    ceiling = at_rank(utility, min(int(len(utility) * clip), len(utility) - 1))
     least = np.float32(utility.min() * 0.999)
     width = np.float32(max(float(utility.max()) - float(least), _NARROW))
     return (np.minimum(utility, ceiling) - least) / width
@@ -57,11 +58,9 @@ def preferred_seconds(seconds: Singles, share: float) -> float:
     finite); infinite if none is, or if the quantile is the whole."""
     if share >= 1.0 - 1e-9:
         return math.inf
-    known = seconds[(seconds > 0) & (seconds < np.inf)]
-    if not len(known):
-        return math.inf
-    rank = min(int(len(known) * share), len(known) - 1)
-    return float(np.partition(known, rank)[rank])
+    unknown, finite = len(seconds) - np.count_nonzero(seconds), np.count_nonzero(seconds < np.inf)
+    known = int(finite - unknown)
+    return float(at_rank(seconds, int(unknown) + min(int(known * share), known - 1))) if known else math.inf
 
 
 def slowed(score: Singles, seconds: Singles, preferred: float, penalty: float) -> Singles:
@@ -88,8 +87,8 @@ def race(weights: Singles, luck: Keys, n: int) -> Ints:
         return np.zeros(0, np.int64)
     mine = np.maximum(weights, _FAINT)
     if n < len(mine):
-        soonest = luck.astype(np.float32) * np.float32(2.0**-64) / mine
-        first = np.argpartition(soonest, n - 1)[:n]
+        soonest = (luck >> np.uint64(32)).astype(np.uint32).astype(np.float32) * np.float32(2.0**-32) / mine
+        first = np.flatnonzero(soonest <= at_rank(soonest, n - 1))
         bound = float(_times(mine[first], luck[first]).max()) * (1.0 + 1e-6)
         near = np.flatnonzero(soonest <= bound)
     else:
@@ -105,8 +104,25 @@ def _times(weights: Singles, luck: Keys) -> Floats:
 
 def nth_largest(values: NDArray[Any], n: int) -> Any:
     """The n-th largest value, counted from 1."""
-    place = len(values) - n
-    return np.partition(values, place)[place]
+    return at_rank(values, len(values) - n)
+
+
+def at_rank(values: NDArray[Any], rank: int) -> Any:
+    """The value at this place of the sorted column, counted from 0.
+
+    Of many values, some tell between which two it nearly always lies, so that only what lies there need be ordered (Floyd and
+    Rivest 1975): several times faster than partitioning all of them, and never another answer.
+    """
+    n = len(values)
+    if n >= _MANY:
+        some = np.sort(values[np.arange(_SOME) * 2_654_435_761 % n])  # scattered: columns have patterns
+        place, off = rank * len(some) // n, 4 * math.isqrt(len(some))
+        low = some[place - off] if place >= off else values.min()
+        high = some[place + off] if place + off < len(some) else values.max()
+        below, near = int(np.count_nonzero(values < low)), values[(values >= low) & (values <= high)]
+        if below <= rank < below + len(near):
+            return low if low == high else np.partition(near, rank - below)[rank - below]
+    return np.partition(values, rank)[rank]
 
 
 def largest(values: NDArray[Any], n: int, luck: Callable[[Ints], Keys]) -> Ints:
