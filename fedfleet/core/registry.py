@@ -58,6 +58,8 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "only": "fedfleet.choose.only:only",
         "explore": "fedfleet.choose.combinators:explore",
         "per_user": "fedfleet.choose.combinators:per_user",
+        "oort": "fedfleet.choose.oort:oort",
+        "pyramidfl": "fedfleet.choose.pyramid:pyramidfl",
     },
     "policies": {
         "readiness": "fedfleet.pace.rounds:readiness",

@@ -10,7 +10,7 @@ from fedfleet.core.charging import cost_of, steps_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.parts import Plan
-from fedfleet.core.records import Cost, Floats, Ints, Roster, whole_work
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.spending import stages_of, total
 from fedfleet.engine.state import RunState, in_order_of_arrival
@@ -75,6 +75,19 @@ def _joules(plan: Plan, world: World, state: RunState, clients: Ints, samples: I
     return np.where(able, found.get("joules", np.full(len(clients), np.nan)), np.inf)
 
 
+def _step_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    n = len(clients)
+    one = Assignments(clients, np.ones(n, np.int64), np.ones(n))
+    cost, none = cost_of(plan.algorithm, state.server, one, samples), np.zeros(n)
+    return foreseen_seconds(world, state, clients, Cost(cost.samples, none, none, cost.batches))
+
+
+def _batch_seconds(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    del plan, samples
+    none = np.zeros(len(clients))
+    return foreseen_seconds(world, state, clients, Cost(none, none, none, np.ones(len(clients))))
+
+
 def _steps(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
     del world, state
     return steps_of(plan.algorithm, clients, samples)
@@ -112,6 +125,8 @@ COLUMNS: dict[str, Column] = {
     "upload_seconds": _upload_seconds,
     "latency_seconds": _latency_seconds,
     "joules": _joules,
+    "step_seconds": _step_seconds,
+    "batch_seconds": _batch_seconds,
     "steps": _steps,
     "user": _user,
     "user_tasks": _user_tasks,

@@ -75,7 +75,7 @@ class Arrivals:
     clients: list[int]
     seconds: list[float]
     bytes_up: list[float]
-    plain: bool
+    plain: bool = True
     at: int = 0
 
 
@@ -349,7 +349,7 @@ def enqueue(sim: Simulation, wave: Wave) -> None:
     order = np.argsort(ends, kind="stable")
     columns = (ends, tasks, wave.asked.clients, ends - wave.time, trip.cost.bytes_up)
     plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
-    arrivals = Arrivals(*(column[order].tolist() for column in columns), plain)
+    arrivals = Arrivals(*(column[order].tolist() for column in columns), plain=plain)
     heapq.heappush(sim.queue, (arrivals.times[0], ENDS, wave.first, arrivals))
 
 

@@ -80,6 +80,19 @@ def test_steps_follow_from_the_batch_plan_and_are_unknown_of_an_opaque_pass():
     assert np.isnan(roster.stats["steps"][3])
 
 
+def test_one_more_step_is_foreseen_as_a_full_batch_and_what_it_takes_without_samples_apart():
+    nothing = Optimiser(lambda params: None, lambda params, grads, state: (dict(params), state))
+    toy, passes = consensus(), [BatchPlan(4, epochs=3), BatchPlan(16, epochs=2)]
+    algorithm = replace(toy, cost=None, local=lambda client, settings: LocalPass(nothing, passes[client]))
+    plan = plan_seeing("step_seconds", "batch_seconds", algorithm=algorithm)
+    world = world_of(even_fleet(4))
+    world = replace(world, devices=homogeneous(seconds_per_sample=0.25, seconds_per_batch=0.5)(world.keys, 0))
+    stats = roster_of(plan, world, begin(plan).state, np.array([0, 1])).stats
+    # A full batch of 4, and the whole shard of 10 where that is less than a batch: three passes each, and the batch's own time.
+    assert stats["step_seconds"].tolist() == [4 * 0.75 + 0.5, 10 * 0.75 + 0.5]
+    assert stats["batch_seconds"].tolist() == [0.5, 0.5]
+
+
 def test_users_reach_selectors():
     plan, world = plan_seeing("user"), world_of(even_fleet(4))
     assert roster_of(plan, world, begin(plan).state, np.arange(4)).stats["user"].tolist() == [-1.0] * 4

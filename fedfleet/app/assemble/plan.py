@@ -66,6 +66,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         plan, world = _seen_from_users(spec, plan, world, made, home)
         plan = with_selector(spec, plan, world, made)
     _check_holds(plan)
+    _check_rounds(plan)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
 
@@ -169,6 +170,14 @@ def _check_holds(plan: Plan) -> None:
         raise BadInput(
             f"{key} = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
             f"are {plan.clients}; lower {key} or raise world.clients"
+        )
+
+
+def _check_rounds(plan: Plan) -> None:
+    if plan.choose.by_round and not plan.pace.rounds:
+        raise BadInput(
+            f"choose: {plan.choose.name!r} picks a whole round at once, and {plan.pace.name!r} has no rounds but replaces clients "
+            'one by one; use another selector, or a policy with rounds such as pace.use = "readiness"'
         )
 
 

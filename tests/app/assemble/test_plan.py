@@ -16,6 +16,10 @@ from fedfleet.core.trees import tree_nbytes
             {"pace": {"use": "buffered", "concurrency": 101}},
             "larger than the fleet of 100 clients; lower pace.concurrency",
         ),
+        (
+            {"pace": {"use": "buffered"}, "choose": "pyramidfl"},
+            "'buffered' has no rounds but replaces clients one by one",
+        ),
         ({"world": {"clients": 400}}, "use fewer clients"),
         ({"world": {"data": {"use": "by_owner"}}}, "does not say; use dirichlet"),
         ({"world": {"devices": {"use": "device_file", "path": "none.json"}}}, "no file none.json"),
