@@ -118,7 +118,7 @@ def _name(cell: Cell, cells: Sequence[Cell]) -> str:
 
 def markdown(cells: Sequence[Cell], *, seeds: int, seconds: float) -> str:
     """Two tables for each task and fleet, the verdicts, and why cells are empty."""
-    lines = [f"{seeds} seeds, mean and half of the 95 % interval; made in {seconds / 60:.1f} minutes.", ""]
+    lines = [f"{seeds} seeds, mean and 95 % interval; made in {seconds / 60:.1f} minutes.", ""]
     reasons: dict[str, int] = {}
     for task, fleet in dict.fromkeys((c.task, c.fleet) for c in cells):
         here = [c for c in cells if (c.task, c.fleet) == (task, fleet)]
@@ -152,8 +152,10 @@ def _said(cell: Cell, reasons: dict[str, int], *, by_time: bool) -> str:
         return f"({reasons.setdefault(cell.reason, len(reasons) + 1)})"
     if by_time and cell.late == cell.seeds:
         return f"never{MARK}{cell.late}"
-    half = max(mean.high - mean.value, mean.value - mean.low) * scale
-    return f"{mean.value * scale:.1f} ± {half:.1f}" + (f" {MARK}{cell.late}" if by_time and cell.late else "")
+    value, low, high = (
+        f"{v * scale:.{0 if by_time and cell.horizon > 6000 else 1}f}" for v in (mean.value, mean.low, mean.high)
+    )
+    return f"{value} ({low} to {high})" + (f" {MARK}{cell.late}" if by_time and cell.late else "")
 
 
 def comma_separated(cells: Sequence[Cell]) -> str:

@@ -57,12 +57,16 @@ class Fleet:
 FLEETS: dict[str, Fleet] = {
     "embedded, mild": Fleet({"devices": {"use": "dpgmm", "sigma": 0.1, "mean_mbps": 60.0}, "states": {"use": "always_on"}}, 10.0, VIT, 2.0),
     "embedded, severe": Fleet({"devices": {"use": "dpgmm", "sigma": 1.4, "mean_mbps": 60.0}, "states": {"use": "dpcsm", "alpha": 100.0, "start_rank": 150}}, 0.1, VIT, 12.0),
-    "traces, mild": Fleet(_traces(1, 4), 10.0, VIT // 8, 4.0),  # devices of the traces are slower: a model that they can move in time
-    "traces, severe": Fleet(_traces(4, 1), 0.1, VIT // 8, 24.0),
+    "traces, mild": Fleet(_traces(1, 4), 10.0, VIT // 8, 2.0),  # devices of the traces are slower: a model that they can move in time
+    "traces, severe": Fleet(_traces(4, 1), 0.1, VIT // 8, 12.0),
 }  # fmt: skip
 TASKS: dict[str, dict[str, Any]] = {
-    "digits": {"task": {"use": "digits_mlp"}, "local": {"lr": 0.2, "epochs": 3}, "target": 0.8},
-    "wisdm": {"task": {"use": "wisdm_cnn"}, "local": {"lr": 0.05, "epochs": 2, "batch": 32}, "target": 0.6},
+    "digits": {"task": {"use": "digits_mlp"}, "local": {"lr": 0.2, "epochs": 3}, "target": 0.8, "every": 1},
+    "wisdm": {
+        "task": {"use": "wisdm_cnn", "hidden": 32, "samples": 4000},
+        "local": {"lr": 0.1, "epochs": 2, "batch": 16},
+        "target": 0.5,
+    },
 }
 SELECTORS: dict[str, dict[str, Any]] = {
     "uniform": {"use": "uniform"},
@@ -127,7 +131,7 @@ def spec_of(case: Case) -> dict[str, Any]:
         "algorithm": {"use": method, **task["local"]},
         "choose": SELECTORS[case.selector],
         "pace": pace,
-        "stop": {"rounds": 1_000_000, "virtual_seconds": case.horizon, "evaluate_every": every},
+        "stop": {"rounds": 1_000_000, "virtual_seconds": case.horizon, "evaluate_every": every * task["every"]},
         "run": {"execute": "stacked", "checkpoint_every": 1_000_000},
     }  # fmt: skip
 
