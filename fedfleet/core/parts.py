@@ -137,10 +137,10 @@ class Selector:
     columns that the runtime puts into `Roster.stats`: compute_seconds, transfer_seconds and its upload_seconds (foreseen for the
     whole work, without unavailable time), step_seconds (of one more step, at most) and batch_seconds (of a step's own, whatever its
     samples), each with the latency_seconds of a trip; steps (NaN where they cannot be foreseen), joules (of the whole work), user
-    (-1: nobody's) and user_tasks (how many tasks of that user are out), untold (how many tasks of the client ended since `learn` last
-    heard of any), time (now). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears what
-    ended tasks really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`. `by_round`: it picks
-    a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`.
+    (-1: nobody's) and user_tasks (how many tasks of that user are out), untold (how many tasks of the client ended since `learn`
+    last heard of any), time (now). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears
+    what ended tasks really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`. `by_round`: it
+    picks a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`.
     """
 
     name: str
