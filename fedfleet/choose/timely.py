@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import TRAINING_PASSES
-from fedfleet.core.limits import Count, Epochs, Positive, Share
+from fedfleet.core.limits import MOST, Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Bools, Floats, Ints, Roster
 
@@ -102,7 +102,7 @@ def passes(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *
     del upload
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
-    return np.where(np.isfinite(found), np.maximum(found, 1.0), 1.0).astype(np.int64)
+    return np.where(np.isfinite(found), np.clip(found, 1.0, MOST), 1.0).astype(np.int64)
 
 
 def _portions(rule: Literal["linear", "in_time"], *columns: Floats, seconds: float) -> Floats:
