@@ -45,7 +45,7 @@ def timely_interval(
     portion: Literal["linear", "in_time"] = "linear",
     most_passes: Epochs = 10_000,
 ) -> Selector:
-    """TimelyFL's interval: reports are due when the `k`-th fastest of those picked would be done, and each gets work to fit that.
+    """TimelyFL's interval: reports are due when the `k`-th fastest would be done, and each client gets work to fit that.
 
     Zhang et al. 2023, with speeds taken as known. Of those that `selector` picks (default: uniform), with t_cmp and t_com the
     foreseen seconds of the algorithm's work and of its transfers, T is the k-th smallest t_cmp + t_com. Who is faster makes
