@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import TRAINING_PASSES
-from fedfleet.core.limits import Count, Epochs, Positive, Share
+from fedfleet.core.limits import MOST, Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Floats, Ints, Roster
 
@@ -45,7 +45,7 @@ def timely_interval(
     portion: Literal["linear", "in_time"] = "linear",
     most_passes: Epochs = 10_000,
 ) -> Selector:
-    """TimelyFL's interval: reports are due when the `k`-th fastest of those picked would be done, and each gets work to fit that.
+    """TimelyFL's interval: reports are due when the `k`-th fastest would be done, and each client gets work to fit that.
 
     Zhang et al. 2023, with speeds taken as known. Of those that `selector` picks (default: uniform), with t_cmp and t_com the
     foreseen seconds of the algorithm's work and of its transfers, T is the k-th smallest t_cmp + t_com. Who is faster makes
@@ -97,7 +97,7 @@ def passes(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *
     del upload
     with np.errstate(divide="ignore", invalid="ignore"):
         found = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
-    return np.where(np.isfinite(found), np.maximum(found, 1.0), 1.0).astype(np.int64)
+    return np.where(np.isfinite(found), np.clip(found, 1.0, MOST), 1.0).astype(np.int64)
 
 
 def _portions(rule: Literal["linear", "in_time"], *columns: Floats, seconds: float) -> Floats:

@@ -35,6 +35,7 @@ class _Round:
     """What has happened since the last round closed."""
 
     seen_at: float | None = None
+    most: int = 0  # clients that could be asked
     lost: int = 0
     refused: int = 0
 
@@ -58,6 +59,7 @@ def failures(log: Sequence[Event]) -> Failures:
         match event:
             case CandidatesSeen():
                 now.seen_at, seen = event.time, len(event.roster.clients)
+                now.most = max(now.most, seen)
             case TaskLost():
                 now.lost += 1
                 found.lost[event.reason] += 1
@@ -86,8 +88,9 @@ def failures(log: Sequence[Event]) -> Failures:
 def _cause(event: RoundFailed, now: _Round) -> Cause:
     if now.refused:
         return Cause.REFUSED
-    if now.seen_at == event.time and not now.lost:
-        return Cause.FEW  # it ended in the very moment in which it saw whom it could ask
+    nobody = now.seen_at is not None and not now.most
+    if (nobody or now.seen_at == event.time) and not now.lost:
+        return Cause.FEW  # it saw nobody, or ended in the very moment in which it saw whom it could ask
     return Cause.UNABLE if now.lost else Cause.LATE
 
 

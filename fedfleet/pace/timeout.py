@@ -99,8 +99,8 @@ def timeout(
     enough = math.ceil(cohort / OVER - 1e-9) if goal is None else goal
     top = _CEILING * seconds if ceiling is None else ceiling
     _check(cohort, enough, floor, seconds, top)
-    rules, least = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
-    at_least = least if if_few == "wait" else 0
+    rules, need = _Rules(quiet_rounds, step, floor, top), max(1, math.ceil(min_share * enough - 1e-9))
+    at_least = need if if_few == "wait" else 0
     drop = max_staleness + 1 if max_staleness else 0  # of a round that fails: without a new model nobody becomes staler
 
     def decide(book: Book) -> Decision:
@@ -120,10 +120,11 @@ def timeout(
         keep = tuple(own._replace(tried=own.tried + 1.0))
         if own.tried < most:
             return Decision(cohort, others=True, keep=keep)
-        if book.arrived >= least:
+        if book.arrived >= need:
             return Decision(commit=True, drop=max_staleness, keep=keep)
-        return Decision(abandon=f"{book.arrived} of at least {least} reports arrived", drop=drop, keep=keep)
+        return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop, keep=keep)
 
+    least = 1 if most else need  # those of several broadcasts need not be in reach at once
     patience = math.inf if max_staleness else top * (most + 1)
     return Policy(
         "timeout", decide, cohort, tuple(_Kept(seconds)), least=least, patience=patience, holds=enough, limit="ceiling",

@@ -24,6 +24,7 @@ from fedfleet.core.events import (
 )
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import _BUILTIN
+from fedfleet.core.sources import FaultSource, Mishaps
 from fedfleet.measure.energy import energy
 from fedfleet.measure.spending import by_fate, spending
 from fedfleet.measure.tasks import RUNNING, task_table
@@ -327,3 +328,32 @@ def test_every_task_that_ended_is_charged_once_and_joules_add_up(fleet, pace, ho
     fates = by_fate(tasks, spending(events, len(tasks.fate)))
     elapsed = np.nansum(tasks.seconds)
     assert sum(r["worked_seconds"] + r["waited_seconds"] for r in fates.values()) == pytest.approx(elapsed)
+
+
+def losing(fleet, often):
+    """The fleet as a world in which `often` of seven tasks are lost half-way without a word, and some reports come twice."""
+
+    def befall(clients, start, ends, tasks):
+        n, lost = len(clients), tasks * 3 % 7 < often
+        crash = np.where(lost, start + (ends - start) / 2, math.inf)
+        again = np.where(tasks % 5 == 0, 4.0, math.inf)
+        return Mishaps(np.full(n, -1), np.zeros(n), crash, np.zeros(n, np.bool_), np.zeros(n), again)
+
+    faults = FaultSource(lambda clients, start, tasks: np.ones(len(clients)), befall, silences=True)
+    return replace(world_of(fleet), faults=faults)
+
+
+@law
+@given(fleets(), paces(*sorted({*PACES} - {"eager_commits"})), st.sampled_from([2, 7]))
+def test_who_does_not_wait_for_ever_ends_though_reports_are_lost_without_a_word(fleet, pace, often):
+    policy = replace(pace, if_few="fail").policy()
+    plan = toy_plan(policy, len(fleet), stop=Stop(rounds=6, virtual_seconds=1e7))
+    events, _ = events_of(plan, losing(fleet, often))
+    if not policy.endless:
+        assert events[-1].reason == "rounds", "it never reached the horizon"
+        assert sum(isinstance(e, ModelCommitted | RoundFailed) for e in events) == 6
+    sent = sum(len(e.clients) for e in only(TasksSent, events))
+    ended = sum(isinstance(e, TaskArrived | TaskLost) for e in events) + sum(
+        len(e.tasks) for e in only(TasksDropped, events)
+    )
+    assert ended == sent

@@ -84,7 +84,7 @@ def never_together(plan: Plan, world: World) -> list[str]:
     )
     if most < pace.least:
         return [
-            f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_share (or pace.min_clients), or change "
+            f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
             "world.states"
         ]
     return [
