@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.core.meeting import Earliest
 from fedfleet.core.parts import Task
-from fedfleet.core.records import Bools, Cost, Ints
+from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource
 from fedfleet.core.spending import STAGES
@@ -80,7 +80,8 @@ def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: in
 def check_energy_source(source: EnergySource, clients: int) -> None:
     """No work draws nothing, more work no less; charges are finite, one per task, and follow from client, work and start alone."""
     everyone, starts = np.arange(clients), np.linspace(0.0, 3 * 86400.0, clients)
-    work = {stage: 1.0 + (everyone + 3.0 * place) % 7.0 for place, stage in enumerate(STAGES)}
+    unlike = np.arange(clients, dtype=np.float64)
+    work: dict[str, Floats] = {s: np.asarray(1.0 + (unlike + 3.0 * i) % 7.0, np.float64) for i, s in enumerate(STAGES)}
     first = {name: values.copy() for name, values in source.charges(everyone, work, starts).items()}
     again = source.charges(everyone, work, starts)
     some = source.charges(everyone[::2], {stage: took[::2] for stage, took in work.items()}, starts[::2])
