@@ -13,7 +13,7 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import Cost, Floats, Ints, Roster, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.spending import stages_of, total
-from fedfleet.engine.state import RunState
+from fedfleet.engine.state import RunState, in_order_of_arrival
 
 # What a roster can hold: by name, a function of (plan, world, state, clients, samples).
 Column = Callable[[Plan, World, RunState, Ints, Ints], Floats]
@@ -85,6 +85,27 @@ def _user(plan: Plan, world: World, state: RunState, clients: Ints, samples: Int
     return np.full(len(clients), -1.0) if world.users is None else world.users.user_of[clients].astype(np.float64)
 
 
+def _user_tasks(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    del plan, samples
+    if world.users is None or not state.running:
+        return np.zeros(len(clients))
+    user_of = world.users.user_of
+    busy = np.array([wave.asked.clients[task - wave.first] for task, wave in state.running.items()], np.int64)
+    return np.bincount(user_of[busy], minlength=len(world.users))[user_of[clients]].astype(np.float64)
+
+
+def _untold(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    del world, samples
+    ended = [e for chain in (state.ended, state.gathering) for e in in_order_of_arrival(chain)]
+    own = np.array([e.wave.asked.clients[e.task - e.wave.first] for e in ended], np.int64)
+    return np.bincount(own, minlength=plan.clients)[clients].astype(np.float64)
+
+
+def _time(plan: Plan, world: World, state: RunState, clients: Ints, samples: Ints) -> Floats:
+    del plan, world, samples
+    return np.full(len(clients), state.book.now)
+
+
 COLUMNS: dict[str, Column] = {
     "compute_seconds": _compute_seconds,
     "transfer_seconds": _transfer_seconds,
@@ -93,4 +114,7 @@ COLUMNS: dict[str, Column] = {
     "joules": _joules,
     "steps": _steps,
     "user": _user,
+    "user_tasks": _user_tasks,
+    "untold": _untold,
+    "time": _time,
 }

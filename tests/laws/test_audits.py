@@ -27,10 +27,19 @@ BASE = {
 # What to give policies, where it is not a cohort of four; late reports are folded where a policy can let them in.
 POLICIES = {
     "overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}},
+    "semi_async": {"period": 30.0, "concurrency": 4, "refill": 10.0},
+    "first_of": {"first": {"use": "timeout", "cohort": 4}, "second": {"use": "deadline", "cohort": 4, "seconds": 90.0}},
     "deadline": {"cohort": 4, "seconds": 60.0, "max_staleness": 2},
     "buffered": {"k": 2, "concurrency": 4, "max_staleness": 5, "lease": 3600.0, "refill": 10.0},
 }
 
+# What to give selectors, where their defaults name nobody or say little of them.
+SELECTORS = {
+    "only": {"ids": [0, 2, 3, 5, 7, 8, 9, 11], "selector": {"use": "flame", "energy": True}},
+    "tifl": {"tiers": 3, "mode": "adaptive", "every": 2},
+    "explore": {"share": 0.5, "selector": {"use": "power_of_choice", "d": 6}},
+    "fair": {"cap": 2.0, "selector": {"use": "explore", "share": 0.3}},
+}
 
 LIGHT_WORK = {"fedrep": {"head_epochs": 1}}  # so that someone makes it within a minute
 
@@ -68,7 +77,10 @@ def cases():
         for a, p in itertools.product(names("algorithms"), names("policies"))
         if p == "deadline" or a == "fedavg" or os.environ.get("FEDFLEET_SOAK")
     }
-    found |= {f"fedavg {s}": {"choose": s, "pace": paced("deadline")} for s in names("selectors")}
+    found |= {
+        f"fedavg {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("deadline")}
+        for s in names("selectors")
+    }
     coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}
     found["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):

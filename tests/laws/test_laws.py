@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.events import (
     ModelCommitted,
+    PaceSet,
     ReportRejected,
     ReportsGathered,
     RoundFailed,
@@ -22,13 +23,16 @@ from fedfleet.core.events import (
     TasksSpent,
 )
 from fedfleet.core.records import Stop
+from fedfleet.core.registry import _BUILTIN
 from fedfleet.measure.energy import energy
 from fedfleet.measure.spending import by_fate, spending
 from fedfleet.measure.tasks import RUNNING, task_table
+from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing.toys import consensus
 from fedfleet.world.energy import phones
 from tests.worlds import (
+    PACES,
     doubled,
     even_fleet,
     events_of,
@@ -269,6 +273,10 @@ def test_whoever_needs_exactly_the_deadline_is_folded(clients, seconds):
     assert not only(TasksDropped, events)
 
 
+def test_the_laws_are_about_every_registered_policy():
+    assert {*PACES, "overcommit"} == {*_BUILTIN["policies"], "eager_commits"}
+
+
 @law
 @given(fleets(), paces(), horizons, st.randoms(use_true_random=False))
 def test_joules_double_with_all_durations_follow_their_clients_and_change_nothing_else(fleet, pace, horizon, random):
@@ -282,6 +290,28 @@ def test_joules_double_with_all_durations_follow_their_clients_and_change_nothin
         for e in once
     ]
     assert shown(without) == shown(run(fleet, pace, horizon=horizon)[0])
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_overcommitting_by_one_changes_nothing(fleet, pace, horizon):
+    stop, policy = Stop(rounds=5, virtual_seconds=horizon), replace(pace, factor=1.0).policy()
+    plain_, over = (
+        events_of(toy_plan(p, len(fleet), stop=stop), world_of(fleet))[0]
+        for p in (policy, overcommit(policy, factor=1.0))
+    )
+    assert shown(over[1:]) == shown(plain_[1:])
+
+
+@law
+@given(fleets(), paces("timeout"), horizons)
+def test_a_timeout_asks_nobody_twice_in_a_round_and_shows_its_waits(fleet, pace, horizon):
+    events, end = run(fleet, replace(pace, factor=1.0), horizon=horizon, rounds=8)
+    asked = Counter((e.round, c) for e in only(TasksSent, events) for c in e.clients.tolist())
+    assert set(asked.values()) <= {1}
+    waits = [e.seconds for e in only(PaceSet, events)]
+    assert all(pace.seconds / 2 <= s <= 4 * pace.seconds for s in waits)
+    assert waits[-1] == end.state.book.kept[0], "the journal tells the whole timeline"
 
 
 @law

@@ -17,7 +17,7 @@ from fedfleet.runtime.wire.server import check_servable
 from fedfleet.testing.toys import consensus
 from fedfleet.world.devices import homogeneous
 from fedfleet.world.energy import none, phones
-from tests.worlds import even_fleet, events_of, toy_plan, world_of
+from tests.worlds import buffered, even_fleet, events_of, toy_plan, world_of
 
 
 def first(state, roster, n, draw):
@@ -109,3 +109,33 @@ def test_an_error_inside_the_world_names_it():
         events_of(plan, replace(world, devices=replace(world.devices, seconds=broken)))
     with pytest.raises(RunFailed, match=r"the world, asked at time 20.0 who could be asked, failed"):
         events_of(plan, replace(world, states=replace(world.states, online=broken)))
+
+
+def test_tasks_of_a_user_that_are_out_and_tasks_that_ended_untold_are_counted():
+    seen = []
+
+    def noting(state, roster, n, draw):
+        seen.append(
+            {name: roster.stats[name].tolist() for name in ("user_tasks", "untold", "time")}
+            | {"n": roster.clients.tolist()}
+        )
+        return whole_work(roster.clients[:n])
+
+    # Two at work, a model of every fifth report: what came back waits untold, and each user's tasks are counted.
+    choose = Selector("noting", noting, sees=("user_tasks", "untold", "time"))
+    plan = toy_plan(buffered(5, 2), 4, choose=choose, stop=Stop(rounds=2))
+    world = replace(
+        world_of(even_fleet(4, [1.0, 2.0, 64.0, 64.0]), steady=True), users=UserSource(np.array([0, 0, 1, 1]))
+    )
+    events_of(plan, world)
+    assert seen[0] == {"user_tasks": [0] * 4, "untold": [0] * 4, "time": [0] * 4, "n": [0, 1, 2, 3]}
+    assert seen[1] == {"user_tasks": [1, 0, 0], "untold": [1, 0, 0], "time": [1] * 3, "n": [0, 2, 3]}
+    assert any(max(s["untold"]) == 2 for s in seen)
+
+
+def test_without_users_nobody_has_tasks_out():
+    plan = plan_seeing("user_tasks")
+    assert (
+        roster_of(plan, world_of(even_fleet(4)), begin(plan).state, np.arange(4)).stats["user_tasks"].tolist()
+        == [0] * 4
+    )

@@ -20,6 +20,8 @@ def slicing():
 NEEDED = {
     **{name: lambda: {"head": "3.*"} for name in ("fedper", "fedrep", "fedbabu")},
     "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
+    "first_of": lambda: {"first": builder("policies", "timeout")(6), "second": builder("policies", "deadline")(5)},
+    "only": lambda: {"ids": list(range(0, 50, 2))},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
     "label_flip": lambda: {"of": builder("partitions", "dirichlet")()},
     "dpcsm": lambda: {"score": score_states},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.app.spec.tables import Table, build_part
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.fleet import StateScorer, StateTable
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Floats, Ints, Keys
@@ -68,5 +69,6 @@ def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
 
     data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout)
     devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
-    alone = replace(plan, clients=1, pace=readiness(1, min_clients=1), byte_scale=0.0)
+    # There is nobody to choose among any more.
+    alone = replace(plan, clients=1, choose=uniform(), pace=readiness(1, min_clients=1), byte_scale=0.0)
     return alone, World(keys, devices, always_on()(keys, plan.seed), data)
