@@ -77,7 +77,7 @@ def _reasons(found: Attribution) -> str:
     failed = [r for r in found.rounds if r.reason]
     reason = max(found.failures, key=lambda r: found.failures[r])
     mostly = "mostly " if len(found.failures) > 1 else ""
-    return f"{len(failed)} {'round' if len(failed) == 1 else 'rounds'}; {mostly}because {reason}"
+    return f"{len(failed):,} {'round' if len(failed) == 1 else 'rounds'}; {mostly}because {reason}"
 
 
 def behind(who: Mapping[int, float], seconds: float) -> str:

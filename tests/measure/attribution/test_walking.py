@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.core.events import ModelCommitted, Probed, RoundFailed, TaskArrived, TasksSent, TasksSpent
-from fedfleet.core.parts import Policy
-from fedfleet.core.records import Decision, Stop
+from fedfleet.core.events import (
+    ModelCommitted,
+    Probed,
+    ReportsGathered,
+    RoundFailed,
+    TaskArrived,
+    TasksSent,
+    TasksSpent,
+)
+from fedfleet.core.parts import Policy, Selector
+from fedfleet.core.records import Decision, Stop, whole_work
 from fedfleet.core.rng import client_keys
 from fedfleet.core.spending import STAGES
 from fedfleet.measure.attribution.ledger import CAUSES
@@ -106,6 +114,36 @@ def even_runs(fleet, pace):
 
 
 @law
+@given(fleets(), paces(), st.booleans(), choosers)
+def test_years_of_odd_durations_add_up_to_the_microsecond(fleet, pace, faults, choose):
+    odd = 54321.987654321
+    stretched = replace(
+        fleet,
+        seconds=tuple(odd * s for s in fleet.seconds),
+        periods=tuple(odd * p for p in fleet.periods),
+        ready=tuple(tuple((odd * a, odd * b) for a, b in spans) for spans in fleet.ready),
+    )
+    events, world = told(stretched, pace, faults=faults, choose=choose, scale=odd)
+    found = attribution(events, progress_in(world))
+    assert abs(math.fsum(found.causes.values()) - events[-1].time) < 1e-6
+    assert all(abs(math.fsum(r.causes.values()) - r.seconds) < 1e-6 for r in found.rounds)
+    assert all(s > 0 for r in found.rounds for s in r.causes.values())
+
+
+@law
+@given(fleets(), paces("readiness", "deadline"))
+def test_a_pause_is_a_pause_whoever_reports_meanwhile(fleet, pace):
+    events, world = told(fleet, replace(pace, max_staleness=2, if_few="wait"), rounds=8)
+    found = attribution(events, progress_in(world))
+    for r, inside in zip(found.rounds, rounds_of(events), strict=False):
+        if isinstance(inside[-1], ModelCommitted):
+            own = {t for e in only(TasksSent, inside) for t in range(e.first, e.first + len(e.clients))}
+            folded = set(only(ReportsGathered, inside)[-1].tasks.tolist())
+            last = [e.task for e in inside if isinstance(e, TaskArrived) and e.task in folded][-1]
+            assert r.causes.get("pause", 0.0) == pytest.approx(pace.t_break if last in own else 0.0)
+
+
+@law
 @given(fleets(), paces("readiness", "deadline"), choosers)
 def test_a_committed_round_holds_the_stages_of_the_task_that_closed_it(fleet, pace, choose):
     """Without stale reports the critical task lies inside its round, and its stages are those that the journal says."""
@@ -180,6 +218,37 @@ def test_out_of_reach_inside_a_task_is_reachability_of_its_client():
     found, _ = small(readiness(2, t_break=20.0), away, rounds=1)
     (r,) = found.rounds
     assert r.client == 0 and r.causes["reachability"] == 66.0 and found.who["reachability"] == {0: 66.0}
+
+
+def in_order():
+    """A selector that picks the first candidates."""
+    return Selector("in_order", lambda state, roster, n, draw: whole_work(roster.clients[:n]))
+
+
+def test_who_is_asked_later_is_asked_because_the_first_kept_everybody_waiting():
+    def decide(book):
+        if book.asking:
+            return Decision()
+        if book.arrived:
+            return Decision(commit=True, drop=0)
+        if not book.wanted:
+            return Decision(ask=1)
+        again = book.first_sent_at + 30.0
+        return Decision(wake_at=again) if book.now < again else Decision(ask=0 if book.asks > 1 else 1, others=True)
+
+    found, _ = small(Policy("twice", decide, 2), even_fleet(2, [100.0, 2.0]), rounds=1, choose=in_order())
+    (r,) = found.rounds
+    # Task 1 of client 1: latency 1, download 2, planning 2, compute 2 x 2, upload 4.
+    assert r.causes == {"latency": 1, "download": 2, "planning": 2, "compute": 4, "upload": 4, "stragglers": 30}
+    assert r.client == 1 and found.who["stragglers"] == {0: 30.0}
+
+
+def test_who_can_be_asked_only_when_another_is_done_is_waited_for_through_both():
+    found, events = small(buffered(k=2, concurrency=1), even_fleet(2, 3.0), rounds=2, choose=in_order())
+    spent = {t: s for e in only(TasksSpent, events) for t, s in zip(e.tasks.tolist(), e.spent["upload"], strict=True)}
+    assert [r.causes["upload"] for r in found.rounds] == [spent[0] + spent[1], spent[2] + spent[3]] == [12.0, 12.0]
+    assert [r.causes.get("pause", 0.0) for r in found.rounds] == [1.0, 0.0]
+    assert taken(found.causes).keys() == {"pause", "latency", "download", "compute", "upload"}
 
 
 def test_a_failed_round_is_one_cause_with_its_reason():
