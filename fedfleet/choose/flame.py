@@ -65,7 +65,8 @@ def flame(
             day = _day(float(roster.stats["time"][0]) if len(roster.clients) else 0.0, recharge)
             power = energy_factor(_drain(state, roster.clients, day), budget)
             alive = power > 0
-            roster, power = roster.only(alive), power[alive]
+            if not alive.all():
+                roster, power = roster.only(alive), power[alive]
         else:
             power = 1.0
         stat = state["loss"][roster.clients] * np.sqrt(roster.samples)
@@ -150,14 +151,36 @@ def _best_devices(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw,
 
 def _best_users(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw, devices: int) -> Ints:
     """Users by the mean of their best `devices`, each with these; then whoever is left, by utility."""
-    order = best(worth, roster.keys, len(worth), draw, "flame")
-    place, first = _within_user(user[order])
-    ahead = place < devices
-    sums = np.bincount(first[ahead], np.nan_to_num(worth[order])[ahead], minlength=len(order))
-    counts = np.bincount(first[ahead], minlength=len(order))
-    mean = np.divide(sums, counts, out=np.zeros(len(order)), where=counts > 0)[first]
-    rank = np.arange(len(order))
-    return order[np.lexsort((rank, np.where(ahead, first, rank), np.where(ahead, -mean, np.inf)))[:n]]
+    own = _owners(user)
+    mean, there = _means(worth, own, devices)
+    keys = np.full(len(mean), np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(keys, own, roster.keys)  # a user's luck is that of one of its devices, whichever place that has
+    users = there[best(mean[there], keys[there], n, draw, "flame/users")]  # n users have n devices at least
+    rank_of = np.full(len(mean), len(users))
+    rank_of[users] = np.arange(len(users))
+    theirs = np.flatnonzero(rank_of[own] < len(users))
+    order = theirs[best(worth[theirs], roster.keys[theirs], len(theirs), draw, "flame")]
+    place, _ = _within_user(user[order])
+    return order[np.lexsort((np.arange(len(order)), np.where(place < devices, rank_of[own[order]], len(users))))[:n]]
+
+
+def _means(worth: Floats, own: Ints, devices: int) -> tuple[Floats, Ints]:
+    """The mean of the best `devices` of each user, and which users there are."""
+    held = np.bincount(own)
+    there = np.flatnonzero(held)
+    counted = np.flatnonzero(held[own] <= devices)
+    if len(counted) < len(own):  # only those with more have to be sorted
+        many = np.flatnonzero(held[own] > devices)
+        many = many[np.argsort(-worth[many], kind="stable")]
+        place, _ = _within_user(own[many])
+        counted = np.concatenate([counted, many[place < devices]])
+    sums = np.bincount(own[counted], worth[counted], minlength=len(held))
+    return sums / np.clip(held, 1, devices), there
+
+
+def _owners(user: Ints) -> Ints:
+    """The user of each device, nobody's devices having one each."""
+    return np.where(user < 0, np.arange(len(user)) + int(user.max(initial=0)) + 1, user)
 
 
 def _within_user(user: Ints) -> tuple[Ints, Ints]:
@@ -167,7 +190,7 @@ def _within_user(user: Ints) -> tuple[Ints, Ints]:
     [[0, 0, 1, 0, 2], [0, 1, 0, 3, 0]]
     """
     rank = np.arange(len(user))
-    own = np.where(user < 0, rank + int(user.max(initial=0)) + 1, user)
+    own = _owners(user)
     order = np.argsort(own, kind="stable")
     begins = np.searchsorted(own[order], own[order], side="left")
     place, first = np.zeros(len(user), np.int64), np.zeros(len(user), np.int64)
