@@ -119,9 +119,12 @@ def at_rank(values: NDArray[Any], rank: int) -> Any:
         place, off = rank * len(some) // n, 4 * math.isqrt(len(some))
         low = some[place - off] if place >= off else values.min()
         high = some[place + off] if place + off < len(some) else values.max()
-        below, near = int(np.count_nonzero(values < low)), values[(values >= low) & (values <= high)]
-        if below <= rank < below + len(near):
-            return low if low == high else np.partition(near, rank - below)[rank - below]
+        if np.count_nonzero(values < low) <= rank < np.count_nonzero(values <= high):
+            upto = int(np.count_nonzero(values <= low))
+            if rank < upto:
+                return low
+            near = values[(values > low) & (values < high)]  # of values that are the same there may be very many
+            return np.partition(near, rank - upto)[rank - upto] if rank < upto + len(near) else high
     return np.partition(values, rank)[rank]
 
 
