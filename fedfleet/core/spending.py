@@ -30,13 +30,18 @@ def total(stages: Spent) -> Floats:
 Said = Callable[[Ints, Cost, float, Ints], Spent]
 
 
-def staged(stages: Said, kinds: Sequence[str], memory_mb: Callable[[Ints], Floats] | None = None) -> DeviceSource:
+def staged(
+    stages: Said,
+    kinds: Sequence[str],
+    memory_mb: Callable[[Ints], Floats] | None = None,
+    best: Callable[[], DeviceSource] | None = None,
+) -> DeviceSource:
     """The device source of which these are the stages: its seconds are their sum."""
 
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         return total(stages(clients, cost, start, tasks))
 
-    return DeviceSource(seconds, kinds, memory_mb, stages)
+    return DeviceSource(seconds, kinds, memory_mb, stages, best)
 
 
 def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:

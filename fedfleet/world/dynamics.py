@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedfleet.core.cost import TRAINING_PASSES
@@ -24,8 +26,9 @@ def mobile(
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        inner = devices(keys, seed)
+        return moving(devices(keys, seed), keys, seed)
 
+    def moving(inner: DeviceSource, keys: Keys, seed: int) -> DeviceSource:
         def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
             found = stages_of(inner, clients, cost, start, tasks)
             omega = coefficient(1.0 + sd * normals(seed, "omega", keys[clients], tasks))
@@ -33,7 +36,9 @@ def mobile(
             slower = {"download": omega, "upload": omega, "compute": capability}
             return {name: took / slower[name] if name in slower else took for name, took in found.items()}
 
-        return staged(stages, inner.kinds, inner.memory_mb)
+        found = inner.best
+        best = None if found is None else lambda: moving(found(), keys, seed)
+        return staged(stages, inner.kinds, inner.memory_mb, best)
 
     return recipe
 
@@ -58,6 +63,7 @@ def state_only(
             compute = TRAINING_PASSES * cost.samples * seconds_per_sample + batches * seconds_per_batch
             return {"download": half, "compute": compute, "upload": half}
 
-        return staged(stages, ["one"] * len(keys))
+        one = staged(stages, ["one"] * len(keys))
+        return replace(one, best=lambda: one)  # all have the same device
 
     return recipe

@@ -28,6 +28,7 @@ PARTS = {
 NEEDED: dict[str, dict[str, Any]] = {
     "overcommit": {"policy": "readiness"},
     "mobile": {"devices": "spread"},
+    "equalled": {"devices": "spread"},
     "label_flip": {"of": "dirichlet"},
     "krum": {"f": 0},  # the cohorts here are small
     "multi_krum": {"f": 0},
