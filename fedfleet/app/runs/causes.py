@@ -14,6 +14,10 @@ from fedfleet.core.rng import client_keys
 from fedfleet.world.equal import COMPUTE, LINKS, differing
 
 CAUSES = ("links", "computing", "reachability", "data", "faults")
+NAMES = {
+    "links": "unequal links", "computing": "unequal computing", "reachability": "absences", "data": "unlike data",
+    "faults": "faults",
+}  # fmt: skip
 _ALWAYS, _IID = {"use": "always_on"}, {"use": "iid"}
 # A Dirichlet draw so concentrated that a user's devices share each class evenly.
 _EVEN = 1e6

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.runs.causes import CAUSES, present, without
+from fedfleet.app.runs.causes import CAUSES, NAMES, present, without
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
 from fedfleet.app.runs.folder import Finished, finished
 from fedfleet.app.runs.own import reopened
@@ -83,7 +83,7 @@ def counterfactual_answer(
     found = {frozenset[str](): first}
     for piece, got in in_processes(resimulated, pieces, workers):
         found[frozenset(piece.removed)] = got
-        tell(f"without {' and '.join(piece.removed)}: {_outcome_said(got, aim)} ({len(found) - 1} of {len(pieces)})")
+        tell(f"without {_listed(piece.removed)}: {_outcome_said(got, aim)} ({len(found) - 1} of {len(pieces)})")
     return {**_answer(causes, found, aim), "runs": len(pieces), "cached": kept}
 
 
@@ -107,7 +107,7 @@ def resimulated(piece: Piece) -> Outcome:
         done = perform(spec, piece.folder, resume=True, own=own, conditions=piece.conditions)
         return outcome(done, piece.target)
     except FedFleetError as wrong:
-        raise type(wrong)(f"the run without {' and '.join(piece.removed)}: {wrong}") from None
+        raise type(wrong)(f"the run without {_listed(piece.removed)}: {wrong}") from None
 
 
 def outcome(done: Finished, target: float) -> Outcome:
@@ -174,7 +174,7 @@ def _cost(done: Finished, causes: Sequence[str], runs: int, kept: int, workers: 
     before = f", {kept} of which are kept from before" if kept else ""
     long = span(math.ceil(left / min(workers, left)) * each) if left else "no time"
     return (
-        f"{runs} re-simulations without one or more of {', '.join(causes)}{before}; this takes about {long}: {left} runs of "
+        f"{runs} re-simulations without one or more of {_listed(causes)}{before}; this takes about {long}: {left} runs of "
         f"{each:.2g} s, the time of the run itself, by {workers} worker{'s' if workers > 1 else ''}"
     )
 
@@ -218,26 +218,24 @@ def sentence(answer: dict[str, Any]) -> str:
     first, last = answer["counterfactuals"][0], answer["counterfactuals"][-1]
     effects = {cause: answer["shapley"][cause]["time_to_accuracy"] for cause in causes}
     said = [
-        f"{cause} {'costs' if effect < 0 else 'saves'} {span(abs(effect))}"
+        f"{NAMES[cause]} {'cost' if effect < 0 else 'save'} {span(abs(effect))}"
         for cause, effect in sorted(effects.items(), key=lambda item: -abs(item[1]))
         if effect
     ]
+    aim = f" have reached {percent(answer['target'])}"
     return (
-        f"Without {_listed(causes)} the run {_when(last, answer['target'])} instead of {_after(first)}"
-        f"{': ' + ', '.join(said) if said else ''}; its last model would have had {percent(last['accuracy'])} instead of "
+        f"Without {_listed(causes)} the run would{_reached(last, aim)}, and really did{_reached(first)}"
+        f"{': ' + ', '.join(said) if said else ''}; its last model would have had {percent(last['accuracy'])}, and has "
         f"{percent(first['accuracy'])}."
     )
 
 
-def _when(last: dict[str, Any], target: float) -> str:
-    return f"would have reached {percent(target)} {_after(last)}"
+def _reached(row: dict[str, Any], what: str = "") -> str:
+    return f"{' not' if row['censored'] else ''}{what} {'within' if row['censored'] else 'after'} {span(row['time_to_accuracy'])}"
 
 
-def _after(row: dict[str, Any]) -> str:
-    return f"{'not within' if row['censored'] else 'after'} {span(row['time_to_accuracy'])}"
-
-
-def _listed(words: Sequence[str]) -> str:
+def _listed(causes: Sequence[str]) -> str:
+    words = [NAMES[cause] for cause in causes]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
