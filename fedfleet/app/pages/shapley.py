@@ -12,7 +12,7 @@ from fedfleet.app.pages.svg import WIDTH, Axis, number, ticks
 from fedfleet.app.runs.causes import NAMES
 from fedfleet.app.terminal.text import percent, span
 
-_LEFT, _RIGHT, _TOP, _ROW, _BAR = 150, 96, 8, 30, 16
+_LEFT, _RIGHT, _TOP, _ROW, _BAR = 180, 96, 8, 30, 16
 _WHOLE, _GAIN, _LOSS = "var(--c1)", "var(--c4)", "var(--c2)"
 
 

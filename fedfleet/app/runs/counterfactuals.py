@@ -84,7 +84,7 @@ def counterfactual_answer(
     for piece, got in in_processes(resimulated, pieces, workers):
         found[frozenset(piece.removed)] = got
         tell(f"without {_listed(piece.removed)}: {_outcome_said(got, aim)} ({len(found) - 1} of {len(pieces)})")
-    return {**_answer(causes, found, aim), "runs": len(pieces), "cached": kept}
+    return {**answered(causes, found, aim), "runs": len(pieces), "cached": kept}
 
 
 def check_removable(done: Finished, trust: str | None = None) -> None:
@@ -179,7 +179,8 @@ def _cost(done: Finished, causes: Sequence[str], runs: int, kept: int, workers: 
     )
 
 
-def _answer(causes: Sequence[str], found: dict[frozenset[str], Outcome], target: float) -> dict[str, Any]:
+def answered(causes: Sequence[str], found: dict[frozenset[str], Outcome], target: float) -> dict[str, Any]:
+    """The answer, from how the run ended without each set of its causes."""
     horizon = max(got.virtual_seconds for got in found.values())
     times = {some: horizon if got.reached is None else got.reached for some, got in found.items()}
     by_time, by_accuracy = shapley(times, causes), shapley({s: got.accuracy for s, got in found.items()}, causes)
