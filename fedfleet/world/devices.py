@@ -237,5 +237,5 @@ def levelled(source: DeviceSource) -> DeviceSource:
 
     known = source.memory_mb
     memory_mb = None if known is None else lambda clients: known(np.full(len(clients), median))
-    alike = staged(stages, [source.kinds[median]] * n, memory_mb)
-    return replace(alike, best=lambda: alike)
+    alike = staged(stages, [source.kinds[median]] * n, memory_mb, lambda: alike)
+    return alike

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from fedfleet.core.cost import TRAINING_PASSES
@@ -11,7 +9,7 @@ from fedfleet.core.limits import Fraction, NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.spending import Spent, staged, stages_of
+from fedfleet.core.spending import Spent, best_said, staged, stages_of
 from fedfleet.world.devices import DeviceRecipe
 
 
@@ -36,7 +34,7 @@ def mobile(
             slower = {"download": omega, "upload": omega, "compute": capability}
             return {name: took / slower[name] if name in slower else took for name, took in found.items()}
 
-        found = inner.best
+        found = best_said(inner)
         best = None if found is None else lambda: moving(found(), keys, seed)
         return staged(stages, inner.kinds, inner.memory_mb, best)
 
@@ -63,7 +61,7 @@ def state_only(
             compute = TRAINING_PASSES * cost.samples * seconds_per_sample + batches * seconds_per_batch
             return {"download": half, "compute": compute, "upload": half}
 
-        one = staged(stages, ["one"] * len(keys))
-        return replace(one, best=lambda: one)  # all have the same device
+        one = staged(stages, ["one"] * len(keys), best=lambda: one)  # which all have already
+        return one
 
     return recipe

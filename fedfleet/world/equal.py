@@ -6,7 +6,7 @@ import numpy as np
 
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.spending import Spent, staged, stages_of
+from fedfleet.core.spending import Spent, Staged, best_said, staged, stages_of
 from fedfleet.world.devices import BATCH, TRANSFER, DeviceRecipe
 
 LINKS, COMPUTE = "links", "compute"
@@ -32,7 +32,7 @@ def equalled(devices: DeviceRecipe, *, links: bool = False, compute: bool = Fals
 
 def equal_devices(inner: DeviceSource, keys: Keys, wanted: frozenset[str]) -> DeviceSource:
     """These devices with the ideal one's link, processor, both or neither."""
-    if not wanted or (inner.stages is None and not wanted & differing(inner, keys)):
+    if not wanted or (not isinstance(inner.seconds, Staged) and not wanted & differing(inner, keys)):
         return inner  # stages that are derived add up to the seconds only nearly
     ideal = ideal_devices(inner, keys)
     taken = [stage for name in sorted(wanted) for stage in _STAGES[name]]
@@ -45,7 +45,7 @@ def equal_devices(inner: DeviceSource, keys: Keys, wanted: frozenset[str]) -> De
             for name, took in own.items()
         }
 
-    return staged(stages, inner.kinds, inner.memory_mb, inner.best)
+    return staged(stages, inner.kinds, inner.memory_mb, best_said(inner))
 
 
 def differing(devices: DeviceSource, keys: Keys) -> frozenset[str]:
@@ -66,8 +66,9 @@ def ideal_devices(devices: DeviceSource, keys: Keys) -> DeviceSource:
 
     What is measured is each client's mean over some trips; the draws of whoever is fastest are then everyone's.
     """
-    if devices.best is not None:
-        return devices.best()
+    said = best_said(devices)
+    if said is not None:
+        return said()
     n = len(keys)
     means = {name: np.zeros(n) for name in _STAGES}
     for trip in range(_TRIPS):
