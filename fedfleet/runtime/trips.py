@@ -161,7 +161,8 @@ def _spent(world: World, wave: Wave, trip: Trip, slots: Ints, ends: Floats) -> d
         stop = np.minimum(ends, trip.stops[slots])[part]
         worked[part] = np.minimum(worked[part], worked_until(world.states, clients[part], wave.time, stop))
     stages = {name: np.where(able, took[slots], 0.0) for name, took in trip.stages.items()}
-    found = until(stages, worked)
+    # Whoever finished spent what the stages say to the last bit; differences of sums would not.
+    found = {name: np.where(whole, stages[name], took) for name, took in until(stages, worked).items()}
     share = np.divide(worked, trip.seconds[slots], out=np.zeros(len(slots)), where=able & (trip.seconds[slots] > 0))
     found["bytes_down"] = trip.cost.bytes_down[slots] * _done(found, stages, "download", whole)
     found["bytes_up"] = trip.cost.bytes_up[slots] * _done(found, stages, "upload", whole)

@@ -237,5 +237,8 @@ def levelled(source: DeviceSource) -> DeviceSource:
 
     known = source.memory_mb
     memory_mb = None if known is None else lambda clients: known(np.full(len(clients), median))
-    alike = staged(stages, [source.kinds[median]] * n, memory_mb, lambda: alike)
+    kinds: Sequence[str] = [source.kinds[median]] * n
+    if isinstance(source.kinds, SharedNames):  # whoever names another kind of this fleet names one that there is
+        kinds = SharedNames(source.kinds.names, np.full(n, source.kinds.of[median]))
+    alike = staged(stages, kinds, memory_mb, lambda: alike)
     return alike

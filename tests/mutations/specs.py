@@ -27,6 +27,7 @@ PARTS = {
 }  # fmt: skip
 NEEDED: dict[str, dict[str, Any]] = {
     "overcommit": {"policy": "readiness"},
+    "only": {"ids": [0, 1, 2, 5]},
     "mobile": {"devices": "spread"},
     "equalled": {"devices": "spread"},
     "label_flip": {"of": "dirichlet"},

@@ -27,13 +27,10 @@ class Step:
     colour: str
 
 
-def explain_page(attribution: dict[str, Any] | None, counterfactuals: dict[str, Any], name: str = "run") -> str:
-    """The page of `fedfleet explain`; either part may be missing (None, or an empty answer)."""
-    body = [
-        f"<h1>Why {escape(name)} took so long</h1>",
-        *_attributed(attribution),
-        *counterfactual_section(counterfactuals),
-    ]
+def explain_page(attribution: str, counterfactuals: dict[str, Any], name: str = "run") -> str:
+    """The page of `fedfleet explain`: the figure of where the time went, and what would have been; either may be empty."""
+    went = ["<h2>What its time went into</h2>", attribution] if attribution else []
+    body = [f"<h1>{escape(name)} explained</h1>", *went, *counterfactual_section(counterfactuals)]
     return page(f"FedFleet: {name} explained", body)
 
 
@@ -122,16 +119,3 @@ def _rows(found: dict[str, Any]) -> str:
         for row in found["counterfactuals"]
     ]
     return table(["without", "time to accuracy", "last model", "whole run"], rows, words=[0])
-
-
-def _attributed(found: dict[str, Any] | None) -> list[str]:
-    """What the time really went into, as seconds by cause."""
-    if not found or not found.get("causes"):
-        return []
-    whole = float(found["virtual_seconds"]) or 1.0
-    rows = [
-        [cause.replace("_", " "), span(seconds), percent(seconds / whole)]
-        for cause, seconds in sorted(found["causes"].items(), key=lambda item: -item[1])
-    ]
-    lead = f'<p class="lead">{escape(found["sentence"])}</p>' if found.get("sentence") else ""
-    return ["<h2>What its time went into</h2>", lead, table(["cause", "virtual time", "share"], rows, words=[0])]
