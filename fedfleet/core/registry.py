@@ -107,6 +107,7 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "dpgmm": "fedfleet.world.devices:dpgmm",
         "pool72": "fedfleet.world.samplers.pool72:pool72",
         "mobile": "fedfleet.world.dynamics:mobile",
+        "equalled": "fedfleet.world.equal:equalled",
         "state_only": "fedfleet.world.dynamics:state_only",
     },
     "states": {

@@ -33,17 +33,32 @@ Said = Callable[[Ints, Cost, float, Ints], Spent]
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The seconds of a device source that says what they go into: called, it adds its stages up."""
+    """The seconds of a device source that says what they go into: called, it adds its stages up.
+
+    `best()` is the same clients, with their own draws from trip to trip, who all have the fleet's fastest link and its fastest
+    processor; None where the source does not say.
+    """
 
     stages: Said
+    best: Callable[[], DeviceSource] | None = None
 
     def __call__(self, clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
         return total(self.stages(clients, cost, start, tasks))
 
 
-def staged(stages: Said, kinds: Sequence[str], memory_mb: Callable[[Ints], Floats] | None = None) -> DeviceSource:
+def staged(
+    stages: Said,
+    kinds: Sequence[str],
+    memory_mb: Callable[[Ints], Floats] | None = None,
+    best: Callable[[], DeviceSource] | None = None,
+) -> DeviceSource:
     """The device source of which these are the stages: its seconds are their sum."""
-    return DeviceSource(Staged(stages), kinds, memory_mb)
+    return DeviceSource(Staged(stages, best), kinds, memory_mb)
+
+
+def best_said(devices: DeviceSource) -> Callable[[], DeviceSource] | None:
+    """What a source says of its best devices, if it does."""
+    return devices.seconds.best if isinstance(devices.seconds, Staged) else None
 
 
 def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:

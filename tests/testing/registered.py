@@ -23,6 +23,7 @@ NEEDED = {
     "first_of": lambda: {"first": builder("policies", "timeout")(6), "second": builder("policies", "deadline")(5)},
     "only": lambda: {"ids": list(range(0, 50, 2))},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
+    "equalled": lambda: {"devices": builder("devices", "spread")(), "links": True},
     "label_flip": lambda: {"of": builder("partitions", "dirichlet")()},
     "dpcsm": lambda: {"score": score_states},
     "per_kind": lambda: {"watts": {"slow": {"compute": 2.0}, "fast": {"compute": 6.0, "tail": 0.0}}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedfleet.app.terminal.text import span
+from fedfleet.app.terminal.text import percent, span
 from fedfleet.measure.attribution.sentences import MEANINGS, share
 
 _LEADING = 3  # causes that are named for a round
@@ -25,9 +25,24 @@ def shown_explained(answer: dict[str, Any]) -> str:
         )
     lines += _failures(answer["failures"])
     lines += _rounds(answer.get("longest_rounds", []))
+    lines += _values(answer)
     return "\n".join(
         [*lines, *([""] if lines else []), answer["sentence"], *(f"note: {note}" for note in answer["notes"])]
     )
+
+
+def _values(answer: Mapping[str, Any]) -> list[str]:
+    """What removing each cause would change, on average over all orders of removing them; nothing where nobody asked."""
+    if not answer.get("present"):
+        return []
+    aim = f"time to {percent(answer['target'])}"
+    lines = ["", f"{'without':<18} {aim:>20} {'last model':>12}"]
+    for cause in answer["present"]:
+        value = answer["shapley"][cause]
+        seconds, points = value["time_to_accuracy"], 100 * value["accuracy"]
+        longer = f"{'-' if seconds < 0 else '+'}{span(abs(seconds))}"
+        lines.append(f"{cause:<18} {longer:>20} {points:>+10.1f} %")
+    return [*lines, f"more is in {answer['page']}"] if "page" in answer else lines
 
 
 def _failures(failures: Mapping[str, float]) -> list[str]:
