@@ -10,7 +10,7 @@ from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFai
 from fedfleet.measure.learning import client_accuracy, convergence_time, learning_curve
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.tasks import Tasks, task_table
-from fedfleet.measure.traffic import traffic, wasted_work
+from fedfleet.measure.traffic import beside, traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings
 
 
@@ -25,7 +25,7 @@ def summary(
     curve = learning_curve(log)
     own = client_accuracy(log)
     converged = convergence_time(log)
-    moved = traffic(tasks, seconds)
+    moved = traffic(tasks, seconds, beside(log))
     fair = participation_fairness(contributions(tasks, clients))
     committed = sum(isinstance(e, ModelCommitted) for e in log)
     failed = sum(isinstance(e, RoundFailed) for e in log)
@@ -49,6 +49,7 @@ def summary(
         "bytes_down": moved.bytes_down,
         "bytes_up": moved.bytes_up,
         "bytes_per_second": moved.bytes_per_second,
+        "bytes_wasted": {"down": moved.wasted_down, "up": moved.wasted_up},
         "utilisation": asdict(utilisation(tasks, clients, converged or 0.0)),
         "wasted": asdict(wasted_work(tasks)),
         "staleness": staleness_histogram(tasks).tolist(),

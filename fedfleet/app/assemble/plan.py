@@ -7,7 +7,7 @@ from dataclasses import replace
 from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.beginnings import check_beginnings
 from fedfleet.app.assemble.executor import check_executor, make_executor
-from fedfleet.app.assemble.feasible import short_of_memory
+from fedfleet.app.assemble.feasible import check_silence, short_of_memory
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
@@ -57,6 +57,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
     _check_holds(plan)
+    check_silence(plan, world)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
 
@@ -64,14 +65,16 @@ def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]
     """The world whose clients are devices; the users that they belong to, where the spec names any; the task as they hold it."""
     table, keys = spec.world, client_keys(spec.world["clients"])
     devices, states = devices_for(table, keys, spec.seed), states_for(table, keys, spec.seed)
-    more = besides(table, devices, keys, spec.seed)
+    more = besides(table, devices, states, keys, spec.seed)
     deal = build_part("partitions", table["data"])
     if "users" in table:
         home = settle(table, task, deal, len(keys), spec.seed)
-        world = World(keys, devices, states, home.on_devices, home.users, more.faults, more.energy, more.free_probes)
+        world = World(
+            keys, devices, more.states, home.on_devices, home.users, more.faults, more.energy, more.free_probes
+        )
         return world, home, poisoned(deal, task, world.data, keys, spec.seed)
     data = hold(deal, task, keys, spec.seed, split=tuple(table["split"]), min_samples=table["min_samples"])
-    world = World(keys, devices, states, data, None, more.faults, more.energy, more.free_probes)
+    world = World(keys, devices, more.states, data, None, more.faults, more.energy, more.free_probes)
     return world, None, poisoned(deal, task, data, keys, spec.seed)
 
 
@@ -123,8 +126,8 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
-    more = besides(spec.world, world.devices, home.keys, spec.seed)
-    users = user_world(home, world.devices, states)
+    more = besides(spec.world, world.devices, states, home.keys, spec.seed)
+    users = user_world(home, world.devices, more.states)
     return above, replace(users, faults=more.faults, free_probes=more.free_probes)
 
 

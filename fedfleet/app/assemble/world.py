@@ -16,6 +16,7 @@ from fedfleet.measure.montecarlo.metrics import state_scores
 from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.pace.rounds import readiness
 from fedfleet.world.devices import levelled
+from fedfleet.world.downtime import reachable
 from fedfleet.world.states import always_on
 
 
@@ -34,18 +35,19 @@ def states_for(table: Table, keys: Keys, seed: int) -> StateSource:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a world has beside devices, states and data."""
+    """What a world has beside devices, states and data; and the states in which clients that are down cannot be reached."""
 
+    states: StateSource
     faults: FaultSource | None
     energy: EnergySource | None
     free_probes: bool
 
 
-def besides(table: Table, devices: DeviceSource, keys: Keys, seed: int) -> Beside:
+def besides(table: Table, devices: DeviceSource, states: StateSource, keys: Keys, seed: int) -> Beside:
     """What goes wrong, what work draws from batteries, and whether looking is free."""
     faults = build_part("faults", table["faults"])(keys, seed) if "faults" in table else None
     energy = build_part("energy", table["energy"])(devices, keys, seed) if "energy" in table else None
-    return Beside(faults, energy, table["free_probes"])
+    return Beside(reachable(states, faults), faults, energy, table["free_probes"])
 
 
 def score_states(states: StateTable, deadline: float, k: int, rounds: int, semantics: Semantics) -> Floats:

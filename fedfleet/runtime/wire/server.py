@@ -95,7 +95,7 @@ class Serving:
         """Devices do not say yet what their work cost them, so that nobody knows."""
         tasks = np.array(command.tasks, np.int64)
         clients = [w.asked.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)]
-        unknown = {"compute": np.full(len(tasks), np.nan)}
+        unknown = {name: np.full(len(tasks), np.nan) for name in ("compute", "bytes_down", "bytes_up")}
         self.desk.answer(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), unknown))
 
     def evaluate(self, command: Evaluate) -> None:
