@@ -98,7 +98,7 @@ def check_silence(plan: Plan, world: World) -> None:
     if world.faults is not None and world.faults.silences and waits_for_ever(plan.pace):
         raise BadInput(
             f"pace: {plan.pace.name!r} waits for every task until it ends, and world.faults can lose one without a word, so that "
-            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as pace.use = "deadline", or let '
+            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as "deadline", or let '
             "the server hear of what is lost with world.faults.noticed = true"
         )
 
