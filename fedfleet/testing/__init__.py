@@ -15,14 +15,26 @@ if TYPE_CHECKING:
     from fedfleet.testing.coding import check_codec
     from fedfleet.testing.executing import check_executor, check_kinks
     from fedfleet.testing.learning import check_algorithm, check_fold
-    from fedfleet.testing.sources import check_data_source, check_device_source, check_partition, check_state_source
+    from fedfleet.testing.sources import (
+        check_data_source,
+        check_device_source,
+        check_fault_source,
+        check_partition,
+        check_state_source,
+    )
     from fedfleet.testing.steering import check_policy, check_selector
 
 _HOMES = {
     "coding": ("check_codec",),
     "executing": ("check_executor", "check_kinks"),
     "learning": ("check_algorithm", "check_fold"),
-    "sources": ("check_data_source", "check_device_source", "check_partition", "check_state_source"),
+    "sources": (
+        "check_data_source",
+        "check_device_source",
+        "check_fault_source",
+        "check_partition",
+        "check_state_source",
+    ),
     "steering": ("check_policy", "check_selector"),
 }
 
@@ -32,6 +44,7 @@ __all__ = [
     "check_data_source",
     "check_device_source",
     "check_executor",
+    "check_fault_source",
     "check_fold",
     "check_kinks",
     "check_partition",

@@ -21,6 +21,7 @@ NEEDED = {
     **{name: lambda: {"head": "3.*"} for name in ("fedper", "fedrep", "fedbabu")},
     "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
+    "all_of": lambda: {"faults": [builder("faults", name)() for name in ("lossy", "crashes", "delayed", "slowed")]},
     "label_flip": lambda: {"of": builder("partitions", "dirichlet")()},
     "dpcsm": lambda: {"score": score_states},
     "heterofl": slicing,
