@@ -180,6 +180,7 @@ def check_case(name: str, case: int, folder: Path) -> Counter[str]:
     )  # fmt: skip
     world, eager = world_of(fleet, wrong.recipe(), case), bool(case % 3 == 0)
     log: list[Event] = []
+    folder.mkdir(parents=True, exist_ok=True)
     keeper = _OneCheckpoint(Checkpoints(folder, journals.in_memory(), 1), log, int(rng.integers(1, 25)))
     simulate(plan, world, opaque_executor(), keeper=keeper, eager=eager, watch=log.extend)
     found = check_fates(log)
