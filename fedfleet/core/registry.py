@@ -116,7 +116,15 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "state_file": "fedfleet.world.states:state_file",
         "dpcsm": "fedfleet.world.states:dpcsm",
     },
-    "faults": {},
+    "faults": {
+        "lossy": "fedfleet.world.faults:lossy",
+        "delayed": "fedfleet.world.faults:delayed",
+        "repeated": "fedfleet.world.faults:repeated",
+        "slowed": "fedfleet.world.faults:slowed",
+        "crashes": "fedfleet.world.downtime:crashes",
+        "outages": "fedfleet.world.downtime:outages",
+        "all_of": "fedfleet.world.faults:all_of",
+    },
     "energy": {
         "phones": "fedfleet.world.energy:phones",
         "per_kind": "fedfleet.world.energy:per_kind",

@@ -42,7 +42,8 @@ class StateSource:
 @dataclass(frozen=True, slots=True)
 class Mishaps:
     """What befalls tasks, one entry each. A task is lost when `part` of its stage `stage` (a place in STAGES; -1: none) is done,
-    or at the time `crash`, whichever is earlier (infinite: never); `noticed`: the server hears of it at once, else never.
+    or at the time `crash`, whichever is earlier (infinite: never). `noticed`: the server hears at once of what is lost in a stage;
+    of a crash it never hears.
 
     `late` are the seconds between the end of the upload and the arrival of the report; `again` those until it arrives once more
     (infinite: it does not).

@@ -114,3 +114,19 @@ def before(stages: Spent, stage: Ints, part: Floats) -> Floats:
         if name in stages:
             found += np.where(place < stage, stages[name], np.where(place == stage, part * stages[name], 0.0))
     return found
+
+
+def done_of(stages: Spent, name: str, worked: Floats) -> Floats:
+    """Which part of a stage is done after so many seconds of work: so much of its bytes has moved.
+
+    A download that takes no time is done when it is reached, an upload only when everything is.
+
+    >>> done_of({"download": np.array([4.0]), "compute": np.array([6.0])}, "download", np.array([1.0]))
+    array([0.25])
+    """
+    place, none = STAGES.index(name), np.zeros(len(worked))
+    length = np.asarray(stages.get(name, none), np.float64)
+    left = worked - before(stages, np.full(len(worked), place), none)
+    reached = (left >= 0) if place < UPLOAD else (left > 0)
+    part = np.divide(left, length, out=np.zeros(len(worked)), where=length > 0)
+    return np.where(length > 0, np.clip(part, 0.0, 1.0), reached)

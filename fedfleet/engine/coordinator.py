@@ -104,6 +104,8 @@ def _unseen(state: RunState, fact: TaskStruck | ReportUnwanted) -> Reaction:
     if isinstance(fact, TaskStruck) != (fact.task in state.running):
         odd = "is not running" if isinstance(fact, TaskStruck) else "is awaited"
         raise RunFailed(f"{type(fact).__name__} of task {fact.task}, which {odd}: the runtime is broken")
+    if fact.time - state.book.now >= INSTANT_SECONDS:  # time passes, and so what happens next is in another instant
+        state = state._replace(room=room_for(state.book.running))
     return Reaction(with_book(state, now=fact.time, answered=False))
 
 

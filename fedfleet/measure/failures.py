@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,16 +17,18 @@ from fedfleet.core.events import (
     TaskArrived,
     TaskLost,
     TasksDropped,
+    TaskStruck,
 )
 
 WAIT = 'let rounds wait for clients with pace.if_few = "wait"'
 
 
 class Cause(Enum):
-    """What a round lacked: clients to ask, devices that can do the work, reports that can be used, or time."""
+    """What a round lacked: clients to ask, devices that can do the work, luck, reports that can be used, or time."""
 
     FEW = "few"
     UNABLE = "unable"
+    LOST = "lost"
     REFUSED = "refused"
     LATE = "late"
 
@@ -36,7 +39,9 @@ class _Round:
 
     seen_at: float | None = None
     most: int = 0  # clients that could be asked
+    unable: int = 0
     lost: int = 0
+    late: int = 0  # given up although nothing had befallen them
     refused: int = 0
 
 
@@ -48,27 +53,34 @@ class Failures:
     reachable: int = 0  # the most clients that could be asked for in a round that had too few
     waited: float = 0.0  # the longest that a task ran which was given up when its round failed
     fastest: float | None = None  # the fastest report that arrived at all
-    lost: Counter[str] = field(default_factory=Counter[str])
+    unable: Counter[str] = field(default_factory=Counter[str])
+    lost: Counter[str] = field(default_factory=Counter[str])  # by where it happened
     last: float = 0.0  # when the last round failed
 
 
 def failures(log: Sequence[Event]) -> Failures:
     """Look at each failed round: it failed at once, lost its tasks, refused its reports, or gave up waiting."""
     found, now, seen, given_up = Failures(), _Round(), 0, 0.0
+    struck: set[int] = set()
     for event in log:
         match event:
             case CandidatesSeen():
                 now.seen_at, seen = event.time, len(event.roster.clients)
                 now.most = max(now.most, seen)
-            case TaskLost():
+            case TaskLost() if math.isnan(event.seconds):
+                now.unable += 1
+                found.unable[event.reason] += 1
+            case TaskLost() | TaskStruck():
                 now.lost += 1
                 found.lost[event.reason] += 1
+                struck.add(event.task)
             case ReportRejected():
                 now.refused += 1
             case TaskArrived():
                 found.fastest = event.seconds if found.fastest is None else min(found.fastest, event.seconds)
             case TasksDropped():
                 given_up = float(event.seconds.max(initial=0.0))
+                now.late += len(set(event.tasks.tolist()) - struck)
             case RoundFailed():
                 cause = _cause(event, now)
                 found.causes[cause] += 1
@@ -89,9 +101,11 @@ def _cause(event: RoundFailed, now: _Round) -> Cause:
     if now.refused:
         return Cause.REFUSED
     nobody = now.seen_at is not None and not now.most
-    if (nobody or now.seen_at == event.time) and not now.lost:
+    if (nobody or now.seen_at == event.time) and not (now.lost or now.unable):
         return Cause.FEW  # it saw nobody, or ended in the very moment in which it saw whom it could ask
-    return Cause.UNABLE if now.lost else Cause.LATE
+    if now.unable >= max(now.lost, 1):
+        return Cause.UNABLE
+    return Cause.LOST if now.lost >= max(now.late, 1) else Cause.LATE
 
 
 def cure(found: Failures) -> str:
@@ -101,8 +115,14 @@ def cure(found: Failures) -> str:
             who = f"no more than {found.reachable} clients were" if found.reachable else "nobody was"
             return f"{who} reachable in these rounds before {clock(found.last)}; {WAIT}, or change world.states"
         case Cause.UNABLE:
-            why = found.lost.most_common(1)[0][0]
+            why = found.unable.most_common(1)[0][0]
             return f"tasks were lost ({why}); choose other devices in world.devices, or less work in [algorithm]"
+        case Cause.LOST:
+            why, times = found.lost.most_common(1)[0]
+            return (
+                f"{found.lost.total()} tasks were lost on the way (most often: {why}, {times} times); ask more clients than are "
+                'needed with pace.use = "overcommit", lower pace.min_share, or have fewer faults in world.faults'
+            )
         case Cause.REFUSED:
             return "their reports could not be used, as the next warning says"
         case Cause.LATE:

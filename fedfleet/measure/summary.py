@@ -14,7 +14,7 @@ from fedfleet.measure.pacing import abandoned_rounds, rebroadcasts
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds, wasted_bytes
 from fedfleet.measure.tasks import Tasks, task_table
-from fedfleet.measure.traffic import traffic, wasted_work
+from fedfleet.measure.traffic import beside, traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings
 
 
@@ -29,7 +29,7 @@ def summary(
     curve = learning_curve(log)
     own = client_accuracy(log)
     converged = convergence_time(log)
-    moved = traffic(tasks, seconds)
+    moved = traffic(tasks, seconds, beside(log))
     fair = participation_fairness(contributions(tasks, clients))
     spent = spending(log, len(tasks.fate))
     drawn = energy(log, tasks, spent)
@@ -55,6 +55,7 @@ def summary(
         "bytes_down": moved.bytes_down,
         "bytes_up": moved.bytes_up,
         "bytes_per_second": moved.bytes_per_second,
+        "bytes_wasted": {"down": moved.wasted_down, "up": moved.wasted_up},
         "utilisation": asdict(utilisation(tasks, clients, converged or 0.0)),
         "wasted": asdict(wasted_work(tasks)),
         "wasted_bytes": wasted_bytes(log, tasks, spent),

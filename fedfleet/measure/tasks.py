@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,20 +13,28 @@ from fedfleet.core.events import (
     ModelCommitted,
     ReportRejected,
     ReportsGathered,
+    ReportUnwanted,
     RoundFailed,
     TaskArrived,
     TaskLost,
     TasksDropped,
     TasksSent,
+    TasksSpent,
+    TaskStruck,
 )
-from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Floats, Ints
+from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, WASTED, Bools, Floats, Ints
 
 RUNNING = -1  # a journal read while it is written has tasks that have not ended
 
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """One entry per task, in the order of ids. `fate` holds the codes of FATES, or RUNNING; `ended` is absolute time."""
+    """One entry per task, in the order of ids. `fate` holds the codes of FATES, or RUNNING; `ended` is absolute time.
+
+    A task that was lost without a word is LOST from that moment on, although the server knew nothing of it and gave it up later.
+    Of those that were dropped, `late` marks whose report came all the same; `again` marks tasks whose report came twice. Bytes are
+    those that really moved, as far as the journal knows; else all of what was to go down, and what arrived.
+    """
 
     clients: Ints
     rounds: Ints
@@ -39,51 +47,79 @@ class Tasks:
     bytes_up: Floats
     fate: NDArray[np.int8]
     folded_into: Ints  # the version that a folded report became part of, 0 otherwise
+    late: Bools
+    again: Bools
+
+
+@dataclass(slots=True)
+class _Ends:
+    """What is known so far of how tasks ended: (fate, time, seconds, bytes up), and what came beside."""
+
+    ends: dict[int, tuple[int, float, float, float]] = field(default_factory=dict[int, tuple[int, float, float, float]])
+    into: dict[int, int] = field(default_factory=dict[int, int])
+    arrived: set[int] = field(default_factory=set[int])  # and not folded yet
+    struck: set[int] = field(default_factory=set[int])
+    strays: dict[str, list[int]] = field(default_factory=lambda: {"late": [], "again": []})
+    gathered: list[int] = field(default_factory=list[int])
+
+    def refate(self, task: int, fate: int) -> None:
+        self.ends[task] = (fate, *self.ends[task][1:])
+
+    def for_nothing(self) -> None:
+        """What has arrived by now will not be folded."""
+        for task in self.arrived:
+            self.refate(task, WASTED)
+        self.arrived.clear()
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case TaskArrived():
+                self.ends[event.task] = (FOLDED, event.time, event.seconds, event.bytes_up)
+                self.arrived.add(event.task)
+            case TaskLost() | TaskStruck():
+                self.ends[event.task] = (LOST, event.time, event.seconds, 0.0)
+                if isinstance(event, TaskStruck):
+                    self.struck.add(event.task)
+            case TasksDropped():
+                for task, seconds in zip(event.tasks.tolist(), event.seconds.tolist(), strict=True):
+                    if task not in self.struck:
+                        self.ends[task] = (DROPPED, event.time, seconds, 0.0)
+            case ReportUnwanted():
+                self.strays[event.reason].append(event.task)
+            case ReportsGathered():
+                self.gathered = event.tasks.tolist()
+                self.arrived.difference_update(self.gathered)
+            case ReportRejected():
+                self.refate(event.task, REJECTED)
+                self.arrived.discard(event.task)
+            case ModelCommitted():
+                self.into |= dict.fromkeys(self.gathered, event.version)
+            case RoundFailed():
+                self.for_nothing()
+            case _:
+                pass
 
 
 def task_table(log: Iterable[Event]) -> Tasks:
     """Follow each task from being sent to its end."""
     waves: list[TasksSent] = []
-    ends: dict[int, tuple[int, float, float, float]] = {}
-    into: dict[int, int] = {}
-    arrived: set[int] = set()
-    gathered: list[int] = []
+    spent: list[TasksSpent] = []
+    found = _Ends()
     for event in log:
-        match event:
-            case TasksSent():
-                waves.append(event)
-            case TaskArrived():
-                ends[event.task] = (FOLDED, event.time, event.seconds, event.bytes_up)
-                arrived.add(event.task)
-            case TaskLost():
-                ends[event.task] = (LOST, event.time, event.seconds, 0.0)
-            case TasksDropped():
-                for task, seconds in zip(event.tasks.tolist(), event.seconds.tolist(), strict=True):
-                    ends[task] = (DROPPED, event.time, seconds, 0.0)
-            case ReportsGathered():
-                gathered = event.tasks.tolist()
-                arrived.difference_update(gathered)
-            case ReportRejected():
-                ends[event.task] = (REJECTED, *ends[event.task][1:])
-                arrived.discard(event.task)
-            case ModelCommitted():
-                into |= dict.fromkeys(gathered, event.version)
-            case RoundFailed():
-                for task in arrived:
-                    ends[task] = (WASTED, *ends[task][1:])
-                arrived.clear()
-            case _:
-                pass
-    for task in arrived:  # the run ended before these could be folded
-        ends[task] = (WASTED, *ends[task][1:])
-    return _columns(waves, ends, into)
+        if isinstance(event, TasksSent):
+            waves.append(event)
+        elif isinstance(event, TasksSpent):
+            spent.append(event)
+        else:
+            found.hear(event)
+    found.for_nothing()  # the run ended before these could be folded
+    return _columns(waves, spent, found)
 
 
-def _columns(waves: list[TasksSent], ends: dict[int, tuple[int, float, float, float]], into: dict[int, int]) -> Tasks:
+def _columns(waves: list[TasksSent], spent: list[TasksSpent], found: _Ends) -> Tasks:
     n = sum(len(w.clients) for w in waves)
     still = (RUNNING, np.nan, np.nan, 0.0)
-    rows = [ends.get(task, still) for task in range(n)]
-    found = np.array(rows, np.float64).reshape(-1, 4)
+    ends = np.array([found.ends.get(task, still) for task in range(n)], np.float64).reshape(-1, 4)
 
     def joined(name: str) -> Floats:
         parts = [getattr(w, name) for w in waves]
@@ -92,8 +128,25 @@ def _columns(waves: list[TasksSent], ends: dict[int, tuple[int, float, float, fl
     def repeated(name: str) -> Floats:
         return np.repeat([float(getattr(w, name)) for w in waves], [len(w.clients) for w in waves])
 
+    def marked(tasks: list[int]) -> Bools:
+        marks = np.zeros(n, np.bool_)
+        marks[tasks] = True
+        return marks
+
     return Tasks(
         joined("clients").astype(np.int64), repeated("round").astype(np.int64), repeated("version").astype(np.int64),
-        repeated("time"), found[:, 1], found[:, 2], joined("samples"), joined("bytes_down"), found[:, 3],
-        found[:, 0].astype(np.int8), np.array([into.get(t, 0) for t in range(n)], np.int64),
+        repeated("time"), ends[:, 1], ends[:, 2], joined("samples"), _moved(spent, "bytes_down", joined("bytes_down")),
+        _moved(spent, "bytes_up", ends[:, 3]), ends[:, 0].astype(np.int8),
+        np.array([found.into.get(t, 0) for t in range(n)], np.int64),
+        marked(found.strays["late"]), marked(found.strays["again"]),
     )  # fmt: skip
+
+
+def _moved(spent: list[TasksSpent], name: str, otherwise: Floats) -> Floats:
+    """The bytes that really moved for each task; what nobody knows is as it was foreseen or arrived."""
+    moved = otherwise.copy()
+    for event in spent:
+        values = event.spent.get(name)
+        known = np.zeros(len(event.tasks)) if values is None else values
+        moved[event.tasks] = np.where(np.isnan(known), otherwise[event.tasks], known)
+    return moved

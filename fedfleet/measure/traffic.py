@@ -2,43 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.records import FOLDED
+from fedfleet.core.events import Event, Probed, ReportUnwanted
+from fedfleet.core.records import FOLDED, LOST, Bools
 from fedfleet.measure.tasks import RUNNING, Tasks
 
 
 @dataclass(frozen=True, slots=True)
+class Beside:
+    """Bytes that belong to no task's own way: reports that came once more, and what looking at clients took."""
+
+    again_up: float = 0.0
+    probes_down: float = 0.0
+    probes_up: float = 0.0
+
+
+def beside(log: Iterable[Event]) -> Beside:
+    """Count them. A report that came late is none of these: its bytes are those of its task, which was dropped."""
+    again, down, up = 0.0, 0.0, 0.0
+    for event in log:
+        if isinstance(event, ReportUnwanted) and event.reason == "again":
+            again += event.bytes_up
+        elif isinstance(event, Probed):
+            down += float(np.nansum(event.spent.get("bytes_down", 0.0)))
+            up += float(np.nansum(event.spent.get("bytes_up", 0.0)))
+    return Beside(again, down, up)
+
+
+NOTHING = Beside()
+
+
+@dataclass(frozen=True, slots=True)
 class Traffic:
-    """Bytes in both directions, waste included; per second of virtual time."""
+    """Bytes in both directions, waste included; per second of virtual time; and how many of them were for nothing."""
 
     bytes_down: float
     bytes_up: float
     bytes_per_second: float
+    wasted_down: float
+    wasted_up: float
 
 
-def traffic(tasks: Tasks, virtual_seconds: float) -> Traffic:
-    """Every task that was sent costs its download; every report that arrived its upload."""
-    down, up = float(tasks.bytes_down.sum()), float(tasks.bytes_up.sum())
-    return Traffic(down, up, (down + up) / virtual_seconds if virtual_seconds > 0 else 0.0)
+def traffic(tasks: Tasks, virtual_seconds: float, more: Beside = NOTHING) -> Traffic:
+    """What moved for tasks, as far as each came, and `more`. What entered no model was for nothing, and so was looking around."""
+    down, up = (
+        float(tasks.bytes_down.sum()) + more.probes_down,
+        float(tasks.bytes_up.sum()) + more.probes_up + more.again_up,
+    )
+    wasted = _wasted(tasks)
+    return Traffic(
+        down,
+        up,
+        (down + up) / virtual_seconds if virtual_seconds > 0 else 0.0,
+        float(tasks.bytes_down[wasted].sum()) + more.probes_down,
+        float(tasks.bytes_up[wasted].sum()) + more.probes_up + more.again_up,
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """Work that entered no model: tasks, device seconds, and its share of all device seconds."""
+    """Work that entered no model: tasks, device seconds, and its share of all device seconds.
+
+    `lost` never came, `late` came after they were given up, `duplicates` are reports that came once more.
+    """
 
     tasks: int
     seconds: float
     share: float
+    lost: int
+    late: int
+    duplicates: int
 
 
 def wasted_work(tasks: Tasks) -> Waste:
     """Dropped, lost, refused and arrived-for-nothing."""
-    over = tasks.fate != RUNNING
-    wasted = over & (tasks.fate != FOLDED)
+    over, wasted = tasks.fate != RUNNING, _wasted(tasks)
     seconds = np.nan_to_num(tasks.seconds)
-    total = float(seconds[over].sum())
-    lost = float(seconds[wasted].sum())
-    return Waste(int(wasted.sum()), lost, lost / total if total else 0.0)
+    total, gone = float(seconds[over].sum()), float(seconds[wasted].sum())
+    lost, late, again = int((tasks.fate == LOST).sum()), int(tasks.late.sum()), int(tasks.again.sum())
+    return Waste(int(wasted.sum()), gone, gone / total if total else 0.0, lost, late, again)
+
+
+def _wasted(tasks: Tasks) -> Bools:
+    return (tasks.fate != RUNNING) & (tasks.fate != FOLDED)

@@ -13,9 +13,10 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Bools, Cost, Floats
 from fedfleet.core.sources import World
-from fedfleet.core.spending import STAGES, stages_of, total
+from fedfleet.core.spending import STAGES, done_of, stages_of, total, until
 from fedfleet.engine.state import RunState
 from fedfleet.runtime.foreseen import foreseen_cost
+from fedfleet.runtime.trips import worked_until
 
 ANSWER_BYTES = 8.0  # one number
 
@@ -52,8 +53,17 @@ def look(plan: Plan, world: World, state: RunState, command: Probe) -> Looked:
     limit = command.time + command.within
     answered = ends <= limit
     last = limit if not answered.all() and limit < np.inf else float(ends[answered].max(initial=command.time))
-    spent = {name: np.where(answered, took, 0.0) for name, took in stages.items()}
-    spent |= {"bytes_down": cost.bytes_down, "bytes_up": np.where(answered, cost.bytes_up, 0.0)}
+    worked = np.where(answered, seconds, 0.0)
+    cut = np.flatnonzero(able & ~answered)  # they worked for it until its time was up
+    if len(cut):
+        stop = np.full(len(cut), limit)
+        worked[cut] = np.minimum(seconds[cut], worked_until(world.states, command.clients[cut], command.time, stop))
+    tried = {name: np.where(able, took, 0.0) for name, took in stages.items()}
+    spent = until(tried, worked)
+    spent |= {
+        "bytes_down": np.where(able, cost.bytes_down * done_of(tried, "download", worked), 0.0),
+        "bytes_up": np.where(answered, cost.bytes_up, cost.bytes_up * able * done_of(tried, "upload", worked)),
+    }
     if world.energy is not None:
         starts = np.full(n, command.time)
         spent |= world.energy.charges(command.clients, {s: spent[s] for s in STAGES if s in spent}, starts)

@@ -45,7 +45,7 @@ from fedfleet.runtime.looking import look
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.noise import SEEDED, Noising
 from fedfleet.runtime.tracing import tracer
-from fedfleet.runtime.trips import Trip, accounted, late_report, trip_of
+from fedfleet.runtime.trips import Trip, accounted, late_reports, trip_of
 from fedfleet.runtime.waiting import Awaited, depends_on, engaged, moment_of_enough
 
 # Within one instant tasks end first, then come reports that nobody waits for, candidates are seen, probes answered, timers fire.
@@ -152,19 +152,17 @@ class Simulation:
     def forget(self, command: Forget) -> None:
         """Dropped tasks free their clients and their reports; what the clients remember stays as it was."""
         self.busy[command.clients] = False
+        if self.world.faults is not None:  # only then can a report be under way
+            for late in late_reports(self.trips, command, self.state.book.now):
+                stray(self, late)
         for task in command.tasks.tolist():
             self.held.pop(task, None)
             self.struck.discard(task)
             self.memory.take_back(task)
 
     def account(self, command: Account) -> None:
-        """Say what ended tasks cost, and send what is still under way of them astray."""
-        now = self.state.book.now
-        for task, wave, seconds in zip(command.tasks, command.waves, command.seconds, strict=True):
-            late = late_report(self.trips[wave.first], wave, task, wave.time + seconds)
-            if late is not None:
-                stray(self, late)
-        self.facts.append(accounted(self.world, command, now, self.trips))
+        """Say what ended tasks cost."""
+        self.facts.append(accounted(self.world, command, self.state.book.now, self.trips))
         if len(self.trips) > _MANY_TRIPS:
             there = {w.first for w in (*self.state.running.values(), *(e.wave for e in unsettled(self.state)))}
             self.trips = {first: trip for first, trip in self.trips.items() if first in there}

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedfleet.core.commands import Account
+from fedfleet.core.commands import Account, Forget
 from fedfleet.core.events import ReportUnwanted, TasksSpent
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Report, Wave
 from fedfleet.core.sources import StateSource, World
-from fedfleet.core.spending import STAGES, Spent, before, stages_of, total, until
+from fedfleet.core.spending import STAGES, Spent, before, done_of, stages_of, total, until
 
 LATE = "late"
 _HALVINGS = 64
@@ -37,7 +37,8 @@ class Trip:
     able: Bools
     lost: Bools
     noticed: Bools
-    stage: Ints  # where it is lost: a place in STAGES
+    stage: Ints  # where it is lost: a place in STAGES; -1: the device went down
+    part: Floats  # how much of that stage was done
     cost: Cost
     charges: Mapping[str, Floats]
 
@@ -67,7 +68,7 @@ def trip_of(plan: Plan, world: World, wave: Wave, held: Mapping[int, Report]) ->
     if able.any():
         done[able] = world.states.finish(clients[able], wave.time, seconds[able])
     never, nowhere = np.full(n, np.inf), np.full(n, -1)
-    trip = Trip(stages, seconds, done, done, done, never, able, ~able, ~able, nowhere, cost, charges)
+    trip = Trip(stages, seconds, done, done, done, never, able, ~able, ~able, nowhere, np.zeros(n), cost, charges)
     return trip if world.faults is None or not able.any() else _befallen(world, wave, trip, tasks)
 
 
@@ -87,18 +88,20 @@ def _befallen(world: World, wave: Wave, trip: Trip, tasks: Ints) -> Trip:
     stops = np.where(gone, np.maximum(np.minimum(struck, trip.done), wave.time), trip.done)
     return Trip(
         trip.stages, trip.seconds, trip.done, stops, np.where(gone, np.inf, trip.done + mishaps.late),
-        np.where(gone | ~able, np.inf, mishaps.again), able, gone | ~able, ~able | (gone & mishaps.noticed),
-        np.where(crashed, -1, mishaps.stage), trip.cost, trip.charges,
+        np.where(gone | ~able, np.inf, mishaps.again), able, gone | ~able, ~able | (gone & ~crashed & mishaps.noticed),
+        np.where(crashed, -1, mishaps.stage), mishaps.part, trip.cost, trip.charges,
     )  # fmt: skip
 
 
-def late_report(trip: Trip, wave: Wave, task: int, end: float) -> ReportUnwanted | None:
-    """The report of a task that was given up at `end`, if its last byte had left the device by then and is still under way."""
-    slot = task - wave.first
-    if not trip.done[slot] <= end < trip.comes[slot] < np.inf:
-        return None
-    client, size = int(wave.asked.clients[slot]), float(trip.cost.bytes_up[slot])
-    return ReportUnwanted(float(trip.comes[slot]), task, client, size, LATE)
+def late_reports(trips: Mapping[int, Trip], command: Forget, now: float) -> list[ReportUnwanted]:
+    """The reports of tasks that are given up now whose last byte has left the device and that are still under way."""
+    found: list[ReportUnwanted] = []
+    for task, client in zip(command.tasks.tolist(), command.clients.tolist(), strict=False):  # arrivals name no client
+        first = max(first for first in trips if first <= task)
+        trip, slot = trips[first], task - first
+        if trip.done[slot] <= now <= trip.comes[slot] < np.inf and trip.done[slot] < trip.comes[slot]:
+            found.append(ReportUnwanted(float(trip.comes[slot]), task, client, float(trip.cost.bytes_up[slot]), LATE))
+    return found
 
 
 def price(plan: Plan, wave: Wave, held: Mapping[int, Report]) -> Cost:
@@ -136,12 +139,12 @@ def accounted(world: World, command: Account, now: float, trips: Mapping[int, Tr
     columns: dict[str, Floats] = {}
     clients, starts = np.zeros(len(tasks), np.int64), np.array([w.time for w in command.waves])
     firsts = np.array([w.first for w in command.waves], np.int64)
-    ends = starts + np.nan_to_num(np.array(command.seconds))
+    took = np.nan_to_num(np.array(command.seconds))
     for first in np.unique(firsts).tolist():
         at = np.flatnonzero(firsts == first)
         wave, slots = command.waves[int(at[0])], tasks[at] - first
         clients[at] = wave.asked.clients[slots]
-        for name, values in _spent(world, wave, trips[first], slots, ends[at]).items():
+        for name, values in _spent(world, wave, trips[first], slots, took[at]).items():
             columns.setdefault(name, np.zeros(len(tasks)))[at] = values
     if world.energy is not None:
         seconds = {name: columns[name] for name in STAGES if name in columns}
@@ -151,32 +154,34 @@ def accounted(world: World, command: Account, now: float, trips: Mapping[int, Tr
     return TasksSpent(now, tasks, clients, {name: values for name, values in columns.items() if values.any()})
 
 
-def _spent(world: World, wave: Wave, trip: Trip, slots: Ints, ends: Floats) -> dict[str, Floats]:
-    """What some tasks of a wave cost that ended at these times."""
-    clients = wave.asked.clients[slots]
-    whole, able = (ends >= trip.done[slots]) & (trip.stops[slots] >= trip.done[slots]), trip.able[slots]
+def _spent(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> dict[str, Floats]:
+    """What some tasks of a wave cost that ended after so many seconds.
+
+    Compared are seconds since the wave was sent, never moments: what arrived took just what it was going to take, to the last bit.
+    """
+    clients, able, lost = wave.asked.clients[slots], trip.able[slots], trip.lost[slots]
+    needs, stops, comes = (moment[slots] - wave.time for moment in (trip.done, trip.stops, trip.comes))
+    whole = able & ~lost & (took >= needs)
     worked = np.where(able, trip.seconds[slots], 0.0)
     part = np.flatnonzero(able & ~whole)
     if len(part):
-        stop = np.minimum(ends, trip.stops[slots])[part]
+        stop = wave.time + np.minimum(took, stops)[part]
         worked[part] = np.minimum(worked[part], worked_until(world.states, clients[part], wave.time, stop))
-    stages = {name: np.where(able, took[slots], 0.0) for name, took in trip.stages.items()}
+    stages = {name: np.where(able, column[slots], 0.0) for name, column in trip.stages.items()}
     # Whoever finished spent what the stages say to the last bit; differences of sums would not.
-    found = {name: np.where(whole, stages[name], took) for name, took in until(stages, worked).items()}
+    found = {name: np.where(whole, stages[name], column) for name, column in until(stages, worked).items()}
     share = np.divide(worked, trip.seconds[slots], out=np.zeros(len(slots)), where=able & (trip.seconds[slots] > 0))
-    found["bytes_down"] = trip.cost.bytes_down[slots] * _done(found, stages, "download", whole)
-    found["bytes_up"] = trip.cost.bytes_up[slots] * _done(found, stages, "upload", whole)
+    # Where a task was lost says how much of each stage was done, also of one that takes no time.
+    struck = lost & able & (took >= stops)
+    where, partly = np.where(struck, trip.stage[slots], -1), trip.part[slots]
+    for name, size in (("download", trip.cost.bytes_down), ("upload", trip.cost.bytes_up)):
+        place = STAGES.index(name)
+        at_loss = np.where(place < where, 1.0, np.where(place == where, partly, 0.0))
+        moved = np.where(whole, 1.0, np.where(where >= 0, at_loss, done_of(stages, name, worked)))
+        found[f"bytes_{'down' if name == 'download' else 'up'}"] = np.where(able, size[slots] * moved, 0.0)
     found |= {name: values[slots] * share for name, values in trip.charges.items()}
-    late = np.where(whole & able, np.maximum(np.minimum(ends, trip.comes[slots]) - trip.done[slots], 0.0), 0.0)
+    late = np.where(whole, np.maximum(np.minimum(took, comes) - needs, 0.0), 0.0)
     return {**found, "delivery": late} if late.any() else found
-
-
-def _done(found: Spent, stages: Spent, name: str, whole: Bools) -> Floats:
-    """Which part of a stage was carried out."""
-    if name not in stages:
-        return whole.astype(np.float64)
-    part = np.divide(found[name], stages[name], out=np.zeros(len(whole)), where=stages[name] > 0)
-    return np.where(whole, 1.0, part)
 
 
 def worked_until(states: StateSource, clients: Ints, start: float, stop: Floats) -> Floats:

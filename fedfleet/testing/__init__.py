@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         check_data_source,
         check_device_source,
         check_energy_source,
+        check_fault_source,
         check_partition,
         check_state_source,
     )
@@ -32,6 +33,7 @@ _HOMES = {
         "check_data_source",
         "check_device_source",
         "check_energy_source",
+        "check_fault_source",
         "check_partition",
         "check_state_source",
     ),
@@ -45,6 +47,7 @@ __all__ = [
     "check_device_source",
     "check_energy_source",
     "check_executor",
+    "check_fault_source",
     "check_fold",
     "check_kinks",
     "check_partition",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys, hash_keys
 from fedfleet.core.sources import DeviceSource, StateSource, World
 from fedfleet.testing.toys import no_data
+from fedfleet.world.downtime import crashes, outages, reachable
+from fedfleet.world.faults import FaultRecipe, all_of, delayed, lossy, repeated, slowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,24 @@ def trials(clients: int) -> tuple[Trial, ...]:
         Trial("nobody ever reports", _world(np.full(clients, 1e15)), answers=False),
         Trial("nobody is online", _world(ragged, there=False), answers=False),
         Trial("there is one client", _world(ragged[:1]), answers=False),
+        Trial("reports come late and twice, from slow devices", _with(_world(ragged), _tardy()), answers=True),
+        Trial("tasks are lost and clients go down", _with(_world(ragged), _silent()), answers=False),
     )
+
+
+def _tardy() -> FaultRecipe:
+    return all_of([delayed(share=0.5, seconds=20.0), repeated(share=0.5, seconds=30.0), slowed(share=0.5, factor=2.0)])
+
+
+def _silent() -> FaultRecipe:
+    heard = lossy(download=0.1, compute=0.1, upload=0.1, noticed=True)
+    return all_of([lossy(), heard, crashes(rate=0.2, seconds=120.0, period=600.0), outages(rate=0.3, seconds=300.0)])
+
+
+def _with(world: World, faults: FaultRecipe) -> World:
+    """The same world, in which things go wrong."""
+    made = faults(world.keys, 1)
+    return replace(world, states=reachable(world.states, made), faults=made)
 
 
 def _world(shortest: Floats, *, there: bool = True, comes_and_goes: bool = False) -> World:

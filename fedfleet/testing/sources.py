@@ -1,4 +1,4 @@
-"""Conformance of the sources that make a world: devices, states, data, energy."""
+"""Conformance of the sources that make a world: devices, states, faults, data, energy."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 
 from fedfleet.core.meeting import Earliest
 from fedfleet.core.parts import Task
-from fedfleet.core.records import Bools, Cost, Ints
+from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys
-from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource
+from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultSource, Mishaps, StateSource
 from fedfleet.core.spending import STAGES, Spent
 from fedfleet.world.partitions import PartitionRecipe, hold
 
@@ -98,6 +98,65 @@ def check_energy_source(source: EnergySource, clients: int) -> None:
     for stage, took in work.items():
         found = source.charges(everyone, {stage: took}, starts)
         assert all((found[n] <= first[n]).all() for n in found), f"{stage} alone must not draw more than everything"
+
+
+def check_fault_source(source: FaultSource, clients: int) -> None:
+    """What goes wrong is a pure function of client, task and time; who crashes is away, and what is silent says so."""
+    everyone, tasks = np.arange(clients), np.arange(500, 500 + clients)
+    for start in (0.0, 1000.0, 7.5 * 86400.0):
+        ends: Floats = np.asarray(start + 10.0 + 3600.0 * np.arange(clients), np.float64)
+        slower = source.slowed(everyone, start, tasks)
+        assert slower.shape == (clients,) and (slower >= 1).all() and np.isfinite(slower).all(), (
+            "a slow-down is a finite factor of 1 or more for each task"
+        )
+        found = source.befall(everyone, start, ends, tasks)
+        _check_mishaps(source, found, start, ends)
+        again, part = (
+            source.befall(everyone, start, ends, tasks),
+            source.befall(everyone[::2], start, ends[::2], tasks[::2]),
+        )
+        for name in ("stage", "part", "crash", "noticed", "late", "again"):
+            column = getattr(found, name)
+            assert np.array_equal(column, getattr(again, name)), f"{name}: asked twice, answered differently"
+            assert np.array_equal(column[::2], getattr(part, name)), f"{name} must not depend on who else is asked"
+        assert np.array_equal(slower[::2], source.slowed(everyone[::2], start, tasks[::2])), (
+            "a slow-down must not depend on who else is asked"
+        )
+    _check_away(source, clients)
+
+
+def _check_mishaps(source: FaultSource, found: Mishaps, start: float, ends: Floats) -> None:
+    assert ((found.stage >= -1) & (found.stage < len(STAGES))).all(), "a stage is a place in STAGES, or -1"
+    assert ((found.part >= 0) & (found.part <= 1)).all(), "the part of a stage lies between 0 and 1"
+    assert (found.late >= 0).all() and np.isfinite(found.late).all(), "a report that is late arrives in the end"
+    assert (found.again >= 0).all() and not np.isnan(found.crash).any(), "nothing happens before it can"
+    down = found.crash < ends
+    assert (found.crash >= start).all(), "a task cannot be struck before it is sent"
+    silent = down | ((found.stage >= 0) & ~found.noticed)
+    assert source.silences or not silent.any(), (
+        "tasks are lost without a word, and the source does not say that it silences"
+    )
+    for client in np.flatnonzero(down).tolist() if source.away is not None else ():
+        assert source.away is not None and source.away(float(found.crash[client]))[client], (
+            "who goes down must be away at that moment"
+        )
+
+
+def _check_away(source: FaultSource, clients: int) -> None:
+    assert (source.away is None) == (source.back is None), "who says that clients are away must say when they are back"
+    if source.away is None or source.back is None:
+        return
+    times = np.linspace(0.0, 20 * 86400.0 + 1234.5, 401).tolist()  # at all times of the hour and the day
+    answers = [source.away(t).copy() for t in times]
+    assert all(answer.shape == (clients,) for answer in answers), "away must answer for every client"
+    for t, answer in list(zip(times, answers, strict=True))[::-3]:
+        assert np.array_equal(source.away(t), answer), "asked again, or with the clock set back, it answers differently"
+        back = source.back(t)
+        assert back > t, "who is away returns later, and not now"
+        if back < math.inf:
+            assert (source.away(t + 0.99 * (back - t)) >= answer).all(), f"somebody was back before {back}"
+        else:
+            assert not answer.any(), "somebody is away and never returns"
 
 
 def check_data_source(source: DataSource, clients: int, rows: Ints) -> None:

@@ -25,7 +25,7 @@ def tasks(pairs, *, dropped=()):
     into = np.array([v for _, v in pairs] + [0] * len(dropped), np.int64)
     none = np.zeros(len(clients))
     fate = np.where(into > 0, FOLDED, DROPPED).astype(np.int8)
-    return Tasks(clients, into, into, none, none, none, none, none, none, fate, into)
+    return Tasks(clients, into, into, none, none, none, none, none, none, fate, into, none > 0, none > 0)
 
 
 def promise(mechanism, noise=1.0, delta=1e-5):

@@ -12,6 +12,8 @@ from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource
 from fedfleet.tasks.digits import digits_logreg
+from fedfleet.world.downtime import crashes
+from fedfleet.world.faults import lossy
 from tests.testing.registered import built
 
 KEYS = client_keys(30)
@@ -77,6 +79,23 @@ def test_an_energy_source_that_breaks_a_rule_is_caught(name):
 def test_a_stage_is_not_a_charge():
     with pytest.raises(AssertionError, match="is a stage"):
         testing.check_energy_source(EnergySource(lambda clients, spent, start: {"compute": 0.0 * start}), 8)
+
+
+@pytest.mark.parametrize("name", names("faults"))
+def test_faults(name):
+    testing.check_fault_source(built("faults", name)(KEYS, 1), len(KEYS))
+
+
+@pytest.mark.parametrize("name", names("faults"))
+def test_faults_follow_their_clients_when_these_are_renamed(name):
+    one, other = (built("faults", name)(keys, 1) for keys in (KEYS, KEYS[::-1].copy()))
+    clients, tasks, ends = np.arange(30), np.arange(30) * 7, np.full(30, 9e5)
+    here, there = one.befall(clients, 5.0, ends, tasks), other.befall(29 - clients, 5.0, ends, tasks)
+    for column in ("stage", "part", "crash", "noticed", "late", "again"):
+        assert np.array_equal(getattr(here, column), getattr(there, column)), column
+    assert np.array_equal(one.slowed(clients, 5.0, tasks), other.slowed(29 - clients, 5.0, tasks))
+    if one.away is not None:
+        assert all(np.array_equal(one.away(t), other.away(t)[::-1]) for t in np.arange(0.0, 2e5, 997.0))
 
 
 # ---- devices that break a rule ------------------------------------------------------------------------------------
@@ -242,3 +261,43 @@ def test_a_partition_that_deals_differently_each_time_is_caught():
 
 def test_a_partition_that_deals_by_the_numbers_of_its_clients_keeps_a_renamed_clients_data():
     testing.check_partition(lambda: lambda dataset, rows, clients, rng: np.arange(len(rows)) % clients, TASK)
+
+
+# ---- faults that break a rule -------------------------------------------------------------------------------------
+
+GOOD = crashes(rate=0.5)(client_keys(8), 1)
+TALKS = lossy(download=0.5, noticed=True)(client_keys(8), 1)
+
+
+def befalling(**columns):
+    def befall(clients, start, ends, tasks):
+        return replace(GOOD.befall(clients, start, ends, tasks), **{n: f(clients) for n, f in columns.items()})
+
+    return replace(GOOD, befall=befall)
+
+
+BAD_FAULTS = {
+    "faster": (replace(GOOD, slowed=lambda clients, start, tasks: np.full(len(clients), 0.5)), "factor of 1 or more"),
+    "no stage": (befalling(stage=lambda c: np.full(len(c), 99)), "place in STAGES"),
+    "more than all": (befalling(part=lambda c: np.full(len(c), 1.5)), "between 0 and 1"),
+    "never comes": (befalling(late=lambda c: np.full(len(c), math.inf)), "arrives in the end"),
+    "before it was sent": (befalling(crash=lambda c: np.full(len(c), -1.0)), "before it is sent"),
+    "down and there": (replace(GOOD, away=lambda time: np.zeros(8, np.bool_)), "away at that moment"),
+    "silent about silence": (replace(GOOD, silences=False), "silences"),
+    "looks at others": (befalling(late=lambda c: np.full(len(c), float(len(c)))), "who else"),
+    "back too late": (replace(GOOD, back=lambda time: math.inf), "never returns|was back before"),
+    "back at once": (replace(GOOD, back=lambda time: time), "returns later"),
+    "half said": (replace(GOOD, back=None), "when they are back"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FAULTS)
+def test_a_fault_source_that_breaks_a_rule_is_caught(name):
+    source, why = BAD_FAULTS[name]
+    with pytest.raises(AssertionError, match=why):
+        testing.check_fault_source(source, 8)
+
+
+def test_whoever_says_what_is_lost_silences_nobody():
+    assert not TALKS.silences
+    testing.check_fault_source(TALKS, 8)

@@ -10,8 +10,8 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput
-from fedfleet.core.parts import Plan
-from fedfleet.core.records import Ints, whole_work
+from fedfleet.core.parts import Plan, Policy
+from fedfleet.core.records import Book, Ints, whole_work
 from fedfleet.core.sources import World
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.world.samplers.dpcsm import warnings as odd_alpha
@@ -20,6 +20,7 @@ _TRIPS = 8  # links vary from trip to trip
 _TRIED, _TOGETHER = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
 _DAYS = 30.0  # how far ahead one looks for clients that are there together
 _MEGABYTE = 2.0**20
+_WAKINGS = 1000  # of a policy that is met with silence, before it is taken to wait for ever
 _NAMED = 3  # kinds of device that a sentence names
 
 
@@ -90,6 +91,45 @@ def never_together(plan: Plan, world: World) -> list[str]:
     return [
         f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change world.states"
     ]
+
+
+def check_silence(plan: Plan, world: World) -> None:
+    """Refuse a policy that waits for ever where a task can be lost without a word: such a run would sleep to its horizon."""
+    if world.faults is not None and world.faults.silences and waits_for_ever(plan.pace):
+        raise BadInput(
+            f"pace: {plan.pace.name!r} waits for every task until it ends, and world.faults can lose one without a word, so that "
+            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as "deadline", or let '
+            "the server hear of what is lost with world.faults.noticed = true"
+        )
+
+
+def waits_for_ever(pace: Policy) -> bool:
+    """Does a policy go on waiting, whatever time passes, when everyone whom it asked is silent?
+
+    Its decisions tell: it is given whom it asks for, nobody reports, and it is woken whenever it wants to be.
+    """
+    book = Book(kept=pace.initial)
+    for _ in range(_WAKINGS):
+        decision = pace.decide(book)
+        if decision.keep is not None:
+            book = book._replace(kept=decision.keep)
+        if (
+            decision.abandon
+            or decision.commit
+            or (book.running and (decision.drop, decision.drop_before) != (None, None))
+        ):
+            return False
+        if decision.ask:
+            everyone = book.selected + decision.ask
+            book = book._replace(
+                wanted=everyone, selected=everyone, running=everyone, own_running=everyone, sent_at=book.now,
+                first_sent_at=min(book.first_sent_at, book.now), asks=book.asks + 1, answered=True,
+            )  # fmt: skip
+        elif decision.wake_at is None or decision.wake_at == math.inf:
+            return True
+        else:
+            book = book._replace(now=decision.wake_at, answered=False)
+    return True
 
 
 def short_of_memory(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:

@@ -11,7 +11,7 @@ from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.beginnings import check_beginnings
 from fedfleet.app.assemble.choosing import with_selector
 from fedfleet.app.assemble.executor import check_executor, make_executor
-from fedfleet.app.assemble.feasible import short_of_memory
+from fedfleet.app.assemble.feasible import check_silence, short_of_memory
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
@@ -31,6 +31,7 @@ from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
 from fedfleet.learn.losses import with_loss
 from fedfleet.runtime.waiting import remembers
+from fedfleet.world.downtime import reachable
 from fedfleet.world.partitions import hold
 from fedfleet.world.poison import poisoned
 
@@ -67,6 +68,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         plan = with_selector(spec, plan, world, made)
     _check_holds(plan)
     _check_rounds(plan)
+    check_silence(plan, world)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
 
@@ -74,14 +76,16 @@ def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]
     """The world whose clients are devices; the users that they belong to, where the spec names any; the task as they hold it."""
     table, keys = spec.world, client_keys(spec.world["clients"])
     devices, states = devices_for(table, keys, spec.seed), states_for(table, keys, spec.seed)
-    more = besides(table, devices, keys, spec.seed)
+    more = besides(table, devices, states, keys, spec.seed)
     deal = build_part("partitions", table["data"])
     if "users" in table:
         home = settle(table, task, deal, len(keys), spec.seed)
-        world = World(keys, devices, states, home.on_devices, home.users, more.faults, more.energy, more.free_probes)
+        world = World(
+            keys, devices, more.states, home.on_devices, home.users, more.faults, more.energy, more.free_probes
+        )
         return world, home, poisoned(deal, task, world.data, keys, spec.seed)
     data = hold(deal, task, keys, spec.seed, split=tuple(table["split"]), min_samples=table["min_samples"])
-    world = World(keys, devices, states, data, None, more.faults, more.energy, more.free_probes)
+    world = World(keys, devices, more.states, data, None, more.faults, more.energy, more.free_probes)
     return world, None, poisoned(deal, task, data, keys, spec.seed)
 
 
@@ -133,8 +137,8 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale, world.energy)
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
-    users = user_world(home, world.devices, states, world.energy)
     faults = faults_for(spec.world, home.keys, spec.seed)  # of users, who are the clients now
+    users = user_world(home, world.devices, reachable(states, faults), world.energy)
     return above, replace(users, faults=faults, free_probes=world.free_probes)
 
 

@@ -17,6 +17,7 @@ from fedfleet.measure.montecarlo.metrics import state_scores
 from fedfleet.measure.montecarlo.settings import Semantics, Settings
 from fedfleet.pace.rounds import readiness
 from fedfleet.world.devices import levelled
+from fedfleet.world.downtime import reachable
 from fedfleet.world.states import always_on
 
 
@@ -35,17 +36,18 @@ def states_for(table: Table, keys: Keys, seed: int) -> StateSource:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What a world has beside devices, states and data."""
+    """What a world has beside devices, states and data; and the states in which clients that are down cannot be reached."""
 
+    states: StateSource
     faults: FaultSource | None
     energy: EnergySource
     free_probes: bool
 
 
-def besides(table: Table, devices: DeviceSource, keys: Keys, seed: int) -> Beside:
+def besides(table: Table, devices: DeviceSource, states: StateSource, keys: Keys, seed: int) -> Beside:
     """What goes wrong, what work draws from batteries, and whether looking is free."""
-    energy = build_part("energy", table["energy"])(devices, keys, seed)
-    return Beside(faults_for(table, keys, seed), energy, table["free_probes"])
+    faults, energy = faults_for(table, keys, seed), build_part("energy", table["energy"])(devices, keys, seed)
+    return Beside(reachable(states, faults), faults, energy, table["free_probes"])
 
 
 def faults_for(table: Table, keys: Keys, seed: int) -> FaultSource | None:

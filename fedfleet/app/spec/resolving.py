@@ -89,8 +89,14 @@ def _world(table: Mapping[str, Any]) -> Table:
         )
     for key, (kind, default) in parts.items():
         if key in table or default is not None:
-            found[key] = resolve_part(kind, as_table(table.get(key, {}), f"world.{key}"), f"world.{key}", default)
+            given = _together(table[key]) if key == "faults" else table.get(key, {})
+            found[key] = resolve_part(kind, as_table(given, f"world.{key}"), f"world.{key}", default)
     return found
+
+
+def _together(given: Any) -> Any:
+    """Several faults are one part, made of a list."""
+    return {"use": "all_of", "faults": given} if isinstance(given, list) else given
 
 
 def _override(table: Any, i: int, algorithm: Table) -> Table:

@@ -21,6 +21,7 @@ from fedfleet.learn.features import featured
 from fedfleet.learn.private import Privacy
 from fedfleet.world.devices import DeviceRecipe
 from fedfleet.world.energy import EnergyRecipe
+from fedfleet.world.faults import FaultRecipe
 from fedfleet.world.partitions import PartitionRecipe
 
 Table = dict[str, Any]
@@ -28,6 +29,7 @@ Table = dict[str, Any]
 NESTED: dict[Any, str] = {
     Algorithm: "algorithms", Fold: "folds", Policy: "policies", Selector: "selectors", DeviceRecipe: "devices",
     Codec: "codecs", Attack: "attacks", Privacy: "privacy", PartitionRecipe: "partitions", EnergyRecipe: "energy",
+    FaultRecipe: "faults",
 }  # fmt: skip
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 

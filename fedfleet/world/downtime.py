@@ -1,0 +1,155 @@
+"""Clients that go down and come back: each on its own, or all of a group together; and whom one can reach meanwhile.
+
+Time is cut into windows of one `period`. Whether a client or a group goes down in a window, and when, is addressed by the number of
+the window: no bit of a time decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Count, Fraction, Positive
+from fedfleet.core.meeting import Earliest
+from fedfleet.core.records import Bools, Floats, Ints, Keys
+from fedfleet.core.rng import hash_keys, uniforms
+from fedfleet.core.sources import FaultSource, Mishaps, StateSource
+from fedfleet.world.faults import FaultRecipe, at_full_speed, unharmed
+
+_TOGETHER = 64  # windows that are looked through at once
+_FARTHEST = 1 << 16  # a task that lasts for more windows than this goes down no more: nobody waits for it either
+
+
+def crashes(*, rate: Fraction = 0.02, seconds: Positive = 600.0, period: Positive = 3600.0) -> FaultRecipe:
+    """Clients go down, each on its own, and return `seconds` later: in any `period` with the chance `rate`.
+
+    Who goes down loses its task without a word and cannot be asked until it is back.
+    """
+    _check("crashes", seconds, period)
+
+    def recipe(keys: Keys, seed: int) -> FaultSource:
+        return _source(_Windows("crash", seed, rate, seconds, period), keys, None)
+
+    return recipe
+
+
+def outages(
+    *, rate: Fraction = 0.05, seconds: Positive = 1800.0, period: Positive = 21600.0, groups: Count = 10
+) -> FaultRecipe:
+    """All clients of a group go down together, and return `seconds` later: in any `period` with the chance `rate`.
+
+    Clients are dealt to `groups` by their keys: a network, a region, a carrier. Tasks that run there are lost without a word.
+    """
+    _check("outages", seconds, period)
+
+    def recipe(keys: Keys, seed: int) -> FaultSource:
+        group = (hash_keys(seed, "outage/group", keys) % np.uint64(groups)).astype(np.int64)
+        return _source(_Windows("outage", seed, rate, seconds, period), np.arange(groups, dtype=np.uint64), group)
+
+    return recipe
+
+
+def _check(name: str, seconds: float, period: float) -> None:
+    if seconds > period:
+        raise BadInput(
+            f"{name}: seconds = {seconds:g} does not fit into period = {period:g}; raise period or lower seconds"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """When units (clients, groups) are down: in a window at most once, and never across its end."""
+
+    label: str
+    seed: int
+    rate: float
+    seconds: float
+    period: float
+
+    def begins(self, units: Keys, window: Ints | int) -> Floats:
+        """When each unit goes down in a window; infinite: not at all."""
+        hit = uniforms(self.seed, self.label, units, window) < self.rate
+        place = uniforms(self.seed, f"{self.label}/when", units, window)
+        return np.where(hit, window * self.period + place * (self.period - self.seconds), np.inf)
+
+    def first(self, units: Keys, start: float, ends: Floats) -> Floats:
+        """The first moment from `start` on, and before its end, at which each unit is down; infinite if there is none."""
+        found, window = np.full(len(units), np.inf), math.floor(start / self.period)
+        farthest = window + _FARTHEST
+        while self.rate > 0 and window < farthest:
+            open_ = np.flatnonzero((found == np.inf) & (ends > max(start, window * self.period)))
+            if not len(open_):
+                break
+            last = float(ends[open_].max()) / self.period
+            many = int(min(_TOGETHER, farthest - window, max(1.0, last - window + 1.0)))
+            numbers = np.tile(np.arange(window, window + many), len(open_))
+            down = self.begins(np.repeat(units[open_], many), numbers).reshape(len(open_), many)
+            moments = np.where(down + self.seconds > start, np.maximum(down, start), np.inf).min(axis=1)
+            found[open_] = np.where(moments < ends[open_], moments, np.inf)
+            window += many
+        return found
+
+
+def _source(windows: _Windows, units: Keys, unit_of: Ints | None) -> FaultSource:
+    """The faults of clients that belong to units; without `unit_of`, client i is unit i."""
+    known: tuple[int, Floats] = (
+        -1,
+        np.zeros(0),
+    )  # the newest window, since the same one is asked about again and again
+
+    def begins(time: float) -> Floats:
+        nonlocal known
+        window = math.floor(time / windows.period)
+        if window != known[0]:
+            known = (window, windows.begins(units, window))
+        return known[1]
+
+    def down(time: float) -> Bools:
+        began = begins(time)
+        return (began <= time) & (time < began + windows.seconds)
+
+    def away(time: float) -> Bools:
+        return down(time) if unit_of is None else down(time)[unit_of]
+
+    def back(time: float) -> float:
+        return float((begins(time)[down(time)] + windows.seconds).min(initial=math.inf))
+
+    def befall(clients: Ints, start: float, ends: Floats, tasks: Ints) -> Mishaps:
+        del tasks
+        mine = units[clients if unit_of is None else unit_of[clients]]
+        return unharmed(len(clients), crash=windows.first(mine, start, ends))
+
+    return FaultSource(at_full_speed, befall, away, back, silences=windows.rate > 0)
+
+
+def reachable(states: StateSource, faults: FaultSource | None) -> StateSource:
+    """The states in which clients that are down cannot be reached. What work of theirs is lost the faults say themselves."""
+    if faults is None or faults.away is None:
+        return states
+    away, back = faults.away, faults.back
+
+    def online(time: float) -> Bools:
+        return states.online(time) & ~away(time)
+
+    earliest = None if states.earliest is None or back is None else _up(states.earliest, online, away, back)
+    return StateSource(online, states.finish, earliest, states.worked)
+
+
+def _up(
+    earliest: Earliest, online: Callable[[float], Bools], away: Callable[[float], Bools], back: Callable[[float], float]
+) -> Earliest:
+    def found(among: Bools, n: int, start: float, until: float) -> float:
+        time = earliest(among, n, start, until)  # with everyone up it would not be before
+        while time < until:
+            # Until somebody returns there are no more than those who are up now, and some of these may go down.
+            moment, returns = earliest(among & ~away(time), n, time, until), back(time)
+            if moment < returns and np.count_nonzero(online(moment) & among) >= n:
+                return moment
+            time = min(moment, returns)
+        return math.inf
+
+    return found

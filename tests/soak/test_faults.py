@@ -1,0 +1,19 @@
+"""A thousand random fault runs of every policy, instead of the sample that every test run takes."""
+
+from collections import Counter
+
+import pytest
+
+from tests.faulty import check_case
+from tests.laws.test_faults import PACES
+
+RUNS = 1000
+
+
+@pytest.mark.parametrize("name", PACES)
+def test_a_thousand_runs_in_which_things_go_wrong(name, tmp_path):
+    found = Counter()
+    for case in range(RUNS):
+        found += check_case(name, case, tmp_path / str(case))
+    assert min(found[fate] for fate in ("arrived", "lost", "late", "dropped", "running at the end", "again")) > 100
+    assert found["resumed"] > RUNS // 2

@@ -1,0 +1,121 @@
+"""Faults of single tasks: how often, where and by how much; several together."""
+
+import math
+
+import numpy as np
+import pytest
+
+from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput
+from fedfleet.core.rng import client_keys
+from fedfleet.core.spending import COMPUTE, DOWNLOAD, UPLOAD
+from fedfleet.world.downtime import crashes
+from fedfleet.world.faults import all_of, delayed, lossy, repeated, slowed, together, unharmed
+
+N = 20_000
+KEYS = client_keys(100)
+CLIENTS, TASKS = np.arange(N) % 100, np.arange(N)
+
+
+def befallen(recipe, seed=3):
+    return recipe(KEYS, seed).befall(CLIENTS, 0.0, np.full(N, 100.0), TASKS)
+
+
+def near(share, of):
+    """Within five standard deviations."""
+    return pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / of))
+
+
+def test_tasks_are_lost_as_often_as_asked_the_first_stage_first_and_evenly_inside():
+    found = befallen(lossy(download=0.2, compute=0.5, upload=0.3))
+    shares = [np.mean(found.stage == place) for place in (DOWNLOAD, COMPUTE, UPLOAD)]
+    assert shares == [near(0.2, N), near(0.8 * 0.5, N), near(0.4 * 0.3, N)]
+    parts = found.part[found.stage >= 0]
+    assert np.histogram(parts, 4, (0, 1))[0] / len(parts) == near(0.25, len(parts))
+    assert not found.noticed.any() and np.isinf(found.crash).all() and not found.late.any()
+    assert befallen(lossy(noticed=True)).noticed.all()
+
+
+def test_who_cannot_lose_a_task_silences_nobody():
+    silent = {"all": lossy(), "none": lossy(download=0.0, compute=0.0, upload=0.0), "heard": lossy(noticed=True)}
+    assert {n: r(KEYS, 1).silences for n, r in silent.items()} == {"all": True, "none": False, "heard": False}
+    assert (befallen(silent["none"]).stage == -1).all()
+
+
+@pytest.mark.parametrize(("recipe", "column", "usual"), [(delayed, "late", 0.0), (repeated, "again", math.inf)])
+def test_reports_are_late_or_come_twice(recipe, column, usual):
+    values = getattr(befallen(recipe(share=0.3, seconds=50.0)), column)
+    hit = values[values != usual]
+    assert len(hit) / N == near(0.3, N)
+    assert hit.mean() == pytest.approx(50.0, rel=0.05) and hit.min() >= 0 and hit.max() < 100.0
+
+
+def test_some_tasks_are_slow():
+    factors = slowed(share=0.25, factor=3.0)(KEYS, 1).slowed(CLIENTS, 0.0, TASKS)
+    assert set(factors) == {1.0, 3.0} and np.mean(factors == 3.0) == near(0.25, N)
+
+
+def test_another_task_and_another_seed_draw_anew():
+    one, other = (befallen(lossy(compute=0.5), seed).stage for seed in (3, 4))
+    assert 0.2 < np.mean(one != other) < 0.8
+    assert 0.2 < np.mean(one[:10_000] != one[10_000:]) < 0.8  # the same clients
+
+
+def test_together_the_earliest_loss_counts_and_the_rest_adds_up():
+    def always(**columns):
+        source = lossy()(KEYS, 1)
+        told = {n: np.array([v]) for n, v in columns.items()}
+        return type(source)(lambda c, s, t: np.full(1, 2.0), lambda c, s, e, t: unharmed(1, **told))
+
+    late = {"late": 3.0, "again": 7.0}
+    found = together(
+        [
+            always(stage=UPLOAD, part=0.1, noticed=True, crash=9.0, **late),
+            always(stage=COMPUTE, part=0.7, crash=8.0, late=4.0),
+            always(stage=COMPUTE, part=0.6, noticed=True, again=5.0),
+            always(stage=COMPUTE, part=0.65),
+        ]
+    )
+    told = found.befall(np.zeros(1, np.int64), 0.0, np.ones(1), np.zeros(1, np.int64))
+    columns = [getattr(told, n)[0] for n in ("stage", "part", "crash", "noticed", "late", "again")]
+    assert columns == [COMPUTE, 0.6, 8.0, True, 7.0, 5.0]
+    assert found.slowed(np.zeros(1, np.int64), 0.0, np.zeros(1, np.int64)).tolist() == [16.0]
+
+
+def test_a_list_of_one_is_that_one_and_the_same_kind_twice_strikes_twice():
+    one, alone, twice = (befallen(r).stage >= 0 for r in (
+        lossy(upload=0.5), all_of([lossy(upload=0.5)]), all_of([lossy(upload=0.5), lossy(upload=0.5)])))  # fmt: skip
+    assert np.array_equal(one, alone)
+    kept = (1 - 0.02) * (1 - 0.05) * 0.5
+    assert np.mean(twice) == near(1 - kept**2, N)
+
+
+def test_who_is_away_for_one_reason_is_away():
+    both = all_of([crashes(rate=0.5), lossy(), crashes(rate=0.3, seconds=60.0)])(KEYS, 1)
+    one, other = (crashes(rate=0.5)(KEYS, 1), both)
+    assert all((other.away(t) >= one.away(t)).all() for t in np.arange(0.0, 40_000.0, 500.0))
+    assert all(other.back(t) <= one.back(t) for t in np.arange(0.0, 40_000.0, 500.0))
+
+
+@pytest.mark.parametrize(
+    ("faults", "why"),
+    [
+        ({"use": "lossy", "upload": 1.5}, r"world.faults.upload = 1.5: input should be less than or equal to 1"),
+        ({"use": "crashes", "rate": -0.1}, "world.faults.rate"),
+        ({"use": "slowed", "factor": 0.5}, "world.faults.factor"),
+        ([{"use": "delayed", "share": 2.0}], r"world.faults.faults\[0\].share"),
+        ("losy", "no faults part is called 'losy'; did you mean 'lossy'"),
+    ],
+)
+def test_rates_over_one_and_the_like_are_bad_input(faults, why):
+    with pytest.raises(BadInput, match=why):
+        resolve({"world": {"faults": faults}})
+
+
+def test_a_spec_may_give_a_list_or_one():
+    assert resolve({"world": {"faults": "lossy"}}).world["faults"]["use"] == "lossy"
+    many = resolve({"world": {"faults": ["lossy", {"use": "crashes", "rate": 0.5}]}})
+    assert [f["use"] for f in many.world["faults"]["faults"]] == ["lossy", "crashes"]
+    assert resolve(many.table()) == many
+    with pytest.raises(BadInput, match="names no fault"):
+        all_of([])
