@@ -95,7 +95,7 @@ def passes(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *
     [3, 1]
     """
     del upload
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
     return np.where(np.isfinite(found), np.clip(found, 1.0, MOST), 1.0).astype(np.int64)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from fedfleet.core.events import Event, RoundFailed, TasksSent
+from fedfleet.core.events import Event, PaceSet, RoundFailed, TasksSent
 
 
 def rebroadcasts(log: Iterable[Event]) -> int:
@@ -23,4 +23,17 @@ def abandoned_rounds(log: Iterable[Event]) -> int:
             asked.add(event.round)
         elif isinstance(event, RoundFailed):
             found += event.round in asked
+    return found
+
+
+def timelines(log: Iterable[Event]) -> dict[str, list[list[float]]]:
+    """What a policy shows of its memory, by name: the moments at which it changed, and the seconds that held from then on.
+
+    >>> timelines([PaceSet(0.0, "t_o", 60.0), PaceSet(80.0, "t_o", 120.0)])
+    {'t_o': [[0.0, 60.0], [80.0, 120.0]]}
+    """
+    found: dict[str, list[list[float]]] = {}
+    for event in log:
+        if isinstance(event, PaceSet):
+            found.setdefault(event.name, []).append([event.time, event.seconds])
     return found

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.events import Event, Probed, ReportUnwanted, TasksSpent
-from fedfleet.core.records import FATES, FOLDED, Bools, Floats
+from fedfleet.core.events import Event, Probed, TasksSpent
+from fedfleet.core.records import FATES, Bools, Floats
 from fedfleet.core.spending import STAGES
 from fedfleet.measure.tasks import Tasks
 
@@ -72,13 +72,6 @@ def by_fate(tasks: Tasks, spent: Spending) -> dict[str, dict[str, Any]]:
 def stage_seconds(spent: Spending) -> dict[str, float]:
     """Seconds of all tasks, by what they went into."""
     return {stage: float(np.nansum(spent.column(stage))) for stage in STAGES}
-
-
-def wasted_bytes(log: Iterable[Event], tasks: Tasks, spent: Spending) -> float:
-    """Bytes that moved for tasks that entered no model, both ways, and for reports that came a second time."""
-    useless = tasks.fate != FOLDED
-    moved = sum(float(np.nansum(spent.column(name)[useless])) for name in BYTES)
-    return moved + sum(e.bytes_up for e in log if isinstance(e, ReportUnwanted) and e.reason == AGAIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFai
 from fedfleet.measure.budget import budgets, targets
 from fedfleet.measure.energy import energy
 from fedfleet.measure.learning import client_accuracy, convergence_time, learning_curve
-from fedfleet.measure.pacing import abandoned_rounds, rebroadcasts
+from fedfleet.measure.pacing import abandoned_rounds, rebroadcasts, timelines
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
-from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds, wasted_bytes
+from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds
 from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.measure.traffic import beside, traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings
@@ -58,7 +58,6 @@ def summary(
         "bytes_wasted": {"down": moved.wasted_down, "up": moved.wasted_up},
         "utilisation": asdict(utilisation(tasks, clients, converged or 0.0)),
         "wasted": asdict(wasted_work(tasks)),
-        "wasted_bytes": wasted_bytes(log, tasks, spent),
         "fates": by_fate(tasks, spent),
         "stage_seconds": stage_seconds(spent),
         "probes": asdict(looks(log)),
@@ -67,6 +66,7 @@ def summary(
         "targets": targets(log),
         "rebroadcasts": rebroadcasts(log),
         "abandoned_rounds": abandoned_rounds(log),
+        "pace_timelines": timelines(log),
         "staleness": staleness_histogram(tasks).tolist(),
         "participation": asdict(fair),
         "reports_rejected": sum(isinstance(e, ReportRejected) for e in log),

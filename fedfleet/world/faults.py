@@ -95,7 +95,7 @@ def slowed(*, share: Fraction = 0.1, factor: Annotated[float, Ge(1), Le(1e6)] = 
 
 
 def all_of(faults: list[FaultRecipe]) -> FaultRecipe:
-    """Several kinds of fault together, each with randomness of its own: the earliest loss counts, delays and slow-downs add up.
+    """Several kinds of fault together, each with its own randomness: the earliest loss counts, delays and slow-downs add up.
 
     In a spec a list does the same: `world.faults = ["lossy", { use = "crashes", rate = 0.1 }]`.
     """

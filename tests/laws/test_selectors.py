@@ -24,6 +24,9 @@ law = settings(deadline=None, derandomize=True, max_examples=15)
 # and of the order in which clients are numbered (whoever names clients must name them anew). The others are as registered.
 GIVEN = {
     "timely": lambda scale, order: {"seconds": 45.0 * scale, "least": 0.01},
+    "timely_interval": lambda scale, order: {"k": 2},
+    "flame": lambda scale, order: {"seconds": 12.0 * scale},
+    "only": lambda scale, order: {"ids": [i for i, old in enumerate(order or range(12)) if old % 2 == 0]},
     "oort": lambda scale, order: {"explore": 0.6, "decay": 0.7, "pacer_step": 2, "preferred": 0.3, "blacklist": 2},
 }
 

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from fedfleet.core.events import Probed, ReportUnwanted, TasksSpent
-from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds, wasted_bytes
+from fedfleet.core.events import Probed, TasksSpent
+from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds
 from tests.measure.journals import LOG, TASKS, ints
 
 
@@ -61,13 +61,6 @@ def test_a_task_of_which_nobody_knows_is_counted_as_such():
 def test_stages_are_added_over_tasks():
     found = stage_seconds(SPENT)
     assert (found["download"], found["compute"], found["upload"], found["averaging"]) == (8.0, 109.0, 6.0, 0.0)
-
-
-def test_wasted_bytes_are_those_of_all_that_was_not_folded_and_of_duplicates():
-    strays = [ReportUnwanted(60.0, 3, 3, 50.0, "late"), ReportUnwanted(70.0, 0, 0, 50.0, "again")]
-    # A late report's bytes are on its task's own account.
-    assert wasted_bytes(LOG, TASKS, SPENT) == 150.0 + 100.0 + 150.0
-    assert wasted_bytes([*LOG, *strays], TASKS, SPENT) == 450.0
 
 
 def test_probes_are_added_up():

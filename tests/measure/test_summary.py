@@ -24,7 +24,7 @@ def test_the_summary_says_it_all():
 def test_the_summary_says_what_it_cost_and_is_ready_for_json():
     got = summary([*LOG[:-1], *COSTS, LOG[-1]])
     assert got["energy"] == {"joules": 150.0, "useful": 80.0, "wasted": 70.0, "probes": 0.0, "grams": 7.5}
-    assert got["wasted_bytes"] == 400.0 and got["stage_seconds"]["compute"] == 109.0
+    assert sum(got["bytes_wasted"].values()) == 400.0 and got["stage_seconds"]["compute"] == 109.0
     assert got["fates"]["dropped"]["worked_seconds"] == 20.0 and got["probes"]["asked"] == 0
     assert got["targets"][-1]["accuracy"] == 0.9 and len(got["budgets"]["seconds"]) == 4
     assert json.loads(json.dumps(got, allow_nan=False)) == got

@@ -65,7 +65,8 @@ def _for_nothing(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
     """How much was spent on what entered no model, and what nobody knows."""
     moved = sum(_sum(row, ("bytes_down", "bytes_up")) for row in rows.values())
     drawn: Mapping[str, Any] = m.get("energy") or {}
-    said = [f"{percent(m['wasted_bytes'] / moved)} of the bytes"] if moved and m.get("wasted_bytes") is not None else []
+    wasted = sum(m.get("bytes_wasted", {}).values())
+    said = [f"{percent(wasted / moved)} of the bytes"] if moved and "bytes_wasted" in m else []
     if drawn.get("joules"):
         said.append(f"{percent(1 - drawn['useful'] / drawn['joules'])} of the energy")
     grams = (

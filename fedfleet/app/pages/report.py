@@ -8,16 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.pages.anatomy import anatomy_figures
+from fedfleet.app.pages.attribution import attribution_figure
+from fedfleet.app.pages.columns import thinned
 from fedfleet.app.pages.costs import costs
 from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, who_took_part
 from fedfleet.app.pages.html import figure, page, table, tiles
 from fedfleet.app.pages.participation import speed_caption, speed_picture
-from fedfleet.app.pages.svg import COLOURS
+from fedfleet.app.pages.svg import COLOURS, Series, time_chart
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
+from fedfleet.app.runs.explaining import attributed_run
 from fedfleet.app.runs.privacy import kept_privacy
 from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
+from fedfleet.measure.attribution.ledger import Attribution
+from fedfleet.measure.attribution.sentences import sentence
 from fedfleet.measure.summary import summary
 from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.runtime.journal import digest_of, remarks_of
@@ -27,8 +32,14 @@ def write_report(done: Finished) -> Path:
     """Write report.html into the folder of a finished run."""
     path = done.out / "report.html"
     remarks = remarks_of(done.out / "run.db")
-    path.write_text(render(done.spec.name, done.spec.toml(), done.metrics, done.events, remarks))
+    path.write_text(render(done.spec.name, done.spec.toml(), done.metrics, done.events, remarks, booked(done.out)))
     return path
+
+
+def booked(folder: Path) -> Attribution | None:
+    """Where the time of a run went; None if no time has passed."""
+    found, _ = attributed_run(folder)
+    return found if found.virtual_seconds > 0 else None
 
 
 def report_run(folder: Path) -> dict[str, Any]:
@@ -41,16 +52,22 @@ def report_run(folder: Path) -> dict[str, Any]:
     found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
-        path.write_text(render(spec.name, spec.toml(), metrics, events, remarks_of(folder / "run.db")))
+        remarks = remarks_of(folder / "run.db")
+        path.write_text(render(spec.name, spec.toml(), metrics, events, remarks, booked(folder)))
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return metrics
 
 
 def render(
-    name: str, spec: str, m: dict[str, Any], events: list[Event], remarks: Sequence[str] = (), attribution: str = ""
+    name: str,
+    spec: str,
+    m: dict[str, Any],
+    events: list[Event],
+    remarks: Sequence[str] = (),
+    attribution: Attribution | None = None,
 ) -> str:
-    """The page. `attribution`: the picture of where the time went, where it is known."""
+    """The page. `attribution`: where the time went, where it is known."""
     tasks = task_table(events)
     clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
     waste = m["wasted"]
@@ -78,16 +95,36 @@ def render(
                f"{m['participation']['never']:,} of {clients:,} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
         *_speeds(tasks, clients),
         *_rounds(events, tasks),
-        *([f"<h2>Where the time went</h2>{attribution}"] if attribution else []),
+        *_where_time_went(attribution),
+        *_waits(m.get("pace_timelines", {})),
         *costs(m),
         "<h2>All measures</h2>",
-        table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report", "warnings")], words=[1]),
+        table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report", "warnings", "pace_timelines")], words=[1]),
         *_computed(remarks),
         f"<details><summary>The spec, with every default</summary><pre>{escape(spec)}</pre></details>",
         f'<p class="note">Digest <code>{m.get("digest", "")}</code>. The journal <code>run.db</code> beside this page holds every event; '
         "<code>fedfleet replay</code> verifies it.</p>",
     ]  # fmt: skip
     return page(f"FedFleet: {name}", body)
+
+
+def _where_time_went(found: Attribution | None) -> list[str]:
+    """The sentence first, then the picture."""
+    if found is None:
+        return []
+    return ["<h2>Where the time went</h2>", f"<p>{escape(sentence(found))}</p>", attribution_figure(found)]
+
+
+def _waits(timelines: dict[str, list[list[float]]]) -> list[str]:
+    """How a policy's patience changed, where it changes."""
+    lines = [
+        Series(f"{name} of the policy", [t for t, _ in line], [s for _, s in line], COLOURS[k % len(COLOURS)])
+        for k, (name, line) in enumerate(timelines.items())
+    ]
+    if not lines:
+        return []
+    caption = "How long the policy waits for reports before it asks others, in seconds: longer after silence, shorter after quiet rounds."
+    return [figure(time_chart([thinned(line) for line in lines], "seconds"), caption)]
 
 
 def _speeds(tasks: Tasks, clients: int) -> list[str]:

@@ -14,7 +14,7 @@ MEASURES = {
         "lost": row(0, 0.0, 0.0, 0.0, 0.0, 0.0),
         "dropped": row(1, 20.0, 10.0, 1e6, 0.0, 250.0),
     },
-    "wasted_bytes": 1e6,
+    "bytes_wasted": {"down": 6e5, "up": 4e5},
     "energy": {"joules": 1000.0, "useful": 750.0, "wasted": 250.0, "probes": 0.0, "grams": None},
 }
 

@@ -12,7 +12,7 @@ from fedfleet.core.spending import STAGES, staged
 from tests.worlds import events_of, toy_plan, world_of
 
 
-def stages_world(fleet, *, faults=False, late=True, scale=1.0):
+def stages_world(fleet, *, faults=False, scale=1.0):
     """The fleet with tasks in five stages, of which computing varies from trip to trip; a probe takes its time."""
     shortest = np.array(fleet.seconds)
 
@@ -28,11 +28,11 @@ def stages_world(fleet, *, faults=False, late=True, scale=1.0):
         }
 
     world = replace(world_of(fleet), devices=staged(stages, ["toy"] * len(fleet)))
-    return replace(world, faults=mishaps(fleet.keys, scale, late=late)) if faults else world
+    return replace(world, faults=mishaps(fleet.keys, scale)) if faults else world
 
 
-def mishaps(keys, scale=1.0, *, late=True):
-    """Of eight tasks one is lost unnoticed, one is noticed, one is late if that may be, one arrives twice; the others go well."""
+def mishaps(keys, scale=1.0):
+    """Of eight tasks one is lost unnoticed, one is noticed, one is late, one arrives twice; the others go well."""
 
     def befall(clients, start, ends, tasks):
         fate = np.array([int(hash_keys(1, "fate", keys[[c]], t)[0]) % 8 for c, t in zip(clients, tasks, strict=True)])
@@ -42,7 +42,7 @@ def mishaps(keys, scale=1.0, *, late=True):
             np.full(len(tasks), 0.5),
             never,
             fate == 1,
-            np.where((fate == 2) & late, 7.0 * scale, 0.0),
+            np.where(fate == 2, 7.0 * scale, 0.0),
             np.where(fate == 3, 5.0 * scale, np.inf),
         )
 
@@ -63,7 +63,7 @@ def prober(seconds=np.inf):
 
 def told(fleet, pace, *, horizon=2000.0, rounds=5, faults=False, choose=None, scale=1.0):
     """The events of a run, and its world."""
-    world = stages_world(fleet, faults=faults, late=pace.kind != "buffered", scale=scale)
+    world = stages_world(fleet, faults=faults, scale=scale)
     stop = Stop(rounds=rounds, virtual_seconds=horizon * scale)
     plan = toy_plan(pace.policy(scale), len(fleet), stop=stop, choose=choose)
     return events_of(plan, world)[0], world
