@@ -41,6 +41,9 @@ AROUND = {"fold": "folds", "attack": "attacks", "private": "privacy"}
 NEEDED = {"gaussian": {"cohort": 4}, "tree": {"cohort": 4}, "krum": {"f": 0}, "multi_krum": {"f": 0}}
 
 
+FAULTS = {"all_of": {"faults": ["lossy", "crashes", "delayed", "repeated", "slowed", {"use": "outages", "rate": 0.5}]}}
+
+
 def paced(name):
     return {"use": name, **POLICIES.get(name, {"cohort": 4})}
 
@@ -68,7 +71,12 @@ def cases():
     for key, name in ((key, name) for key, kind in AROUND.items() for name in names(kind)):
         algorithm = {"use": "fedavg", key: {"use": name, **NEEDED.get(name, {})}}
         found[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
-    return [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
+    many = [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
+    # What goes wrong is the same whoever trains.
+    faulty = {f"faults {name}": {"use": name, **FAULTS.get(name, {})} for name in names("faults")}
+    many += [(n, {"pace": paced("deadline"), "world": {"faults": fault}}, "inline") for n, fault in faulty.items()]
+    beside = {"world": {"faults": faulty["faults all_of"]}, "pace": {"use": "deadline", "cohort": 3, "seconds": 3000.0}}
+    return [*many, ("edge under faults inline", {"edge": "hierfl", **beside}, "inline")]
 
 
 CASES = cases()
@@ -76,7 +84,8 @@ CASES = cases()
 
 @pytest.mark.parametrize(("name", "more", "execute"), CASES, ids=[c[0] for c in CASES])
 def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_path):
-    world = {**BASE["world"], **({"users": {"use": "households"}} if "edge" in more else {})}
+    users = {"users": {"use": "households"}} if "edge" in more else {}
+    world = {**BASE["world"], **users, **more.get("world", {})}
     spec = {**BASE, **more, "world": world, "run": {**BASE["run"], "execute": execute}}
     straight = perform(resolve(spec), tmp_path / "straight")
     assert straight.metrics["commits"], "a run without a model proves nothing"
