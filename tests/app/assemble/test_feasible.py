@@ -186,10 +186,16 @@ def test_more_models_than_rounds_are_refused():
         (readiness(3), True), (readiness(3, ready_share=0.5, max_staleness=2), True), (overcommit(readiness(3)), True),
         (deadline(3, seconds=math.inf), True), (buffered(), True), (deadline(3), False), (deadline(3, max_staleness=4), False),
         (overcommit(deadline(3)), False), (buffered(lease=100.0), False), (deadline(3, if_few="wait"), False),
+        (deadline(3, max_staleness=4, if_few="wait"), True),  # those who are silent are busy, until nobody is left
     ],
 )  # fmt: skip
 def test_whoever_goes_on_waiting_for_silence_is_known_by_its_decisions(policy, ever):
-    assert waits_for_ever(policy) == ever
+    assert waits_for_ever(policy, 30) == ever
+
+
+def test_a_fleet_of_a_million_is_not_used_up_by_silence():
+    assert not waits_for_ever(deadline(1000, max_staleness=4, if_few="wait"), 1_000_000)
+    assert waits_for_ever(readiness(1000), 1_000_000)
 
 
 @pytest.mark.parametrize("faults", ["lossy", "crashes", "outages", ["slowed", "crashes"]])
