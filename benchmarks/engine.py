@@ -1,9 +1,11 @@
 """Speed of the engine: events per second with the journal and its digest, on a task that trains nothing.
 
-    python -m benchmarks.engine [--rounds 200] [--world spread|builtin] [--json]
+    python -m benchmarks.engine [--rounds 200] [--world spread|builtin|tenfold|trickle] [--choose NAME] [--json]
 
 One journal row per task sent and per task ended; interval states; each size in a process of its own, for its memory.
-`--world builtin` runs a million clients whose devices and states are drawn from the built-in base, 100 rounds of 1,000.
+`--world builtin` runs a million clients whose devices and states are drawn from the built-in base, 100 rounds of 1,000 of whom
+1,300 are asked and a deadline is kept; `tenfold` ten million, 10 rounds; `trickle` a million clients under asynchronous pacing,
+1,000 at work at any time, until 100,000 reports are in. Only selecting differs between selectors: nothing is trained.
 """
 
 from __future__ import annotations
@@ -19,12 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fedfleet.core.parts import Policy
     from fedfleet.core.sources import World
 
-# (clients, cohort) of each world, and its rounds unless told otherwise
+# (clients, cohort) of each setting, and its rounds unless told otherwise
 SIZES = {
     "spread": (((100_000, 1_000), (100_000, 10_000), (1_000_000, 1_000)), 200),
     "builtin": (((1_000_000, 1_000),), 100),
+    "tenfold": (((10_000_000, 1_000),), 10),
+    "trickle": (((1_000_000, 1_000),), 1_000),
 }
 
 
@@ -58,21 +63,32 @@ def builtin_world(clients: int) -> World:
     return World(keys, table_devices(devices, keys, 0), interval_states(states.traces), no_data(clients))
 
 
-def measure(world_name: str, clients: int, cohort: int, rounds: int) -> dict[str, float]:
+def pace_of(setting: str, cohort: int) -> Policy:
+    """How rounds are paced in this setting."""
+    from fedfleet.pace.buffered import buffered
+    from fedfleet.pace.overcommit import overcommit
+    from fedfleet.pace.rounds import deadline
+
+    if setting == "trickle":
+        return buffered(k=cohort // 10, concurrency=cohort, batch=cohort // 20)
+    return (
+        deadline(cohort, seconds=120) if setting == "spread" else overcommit(deadline(cohort, seconds=120), factor=1.3)
+    )
+
+
+def measure(setting: str, clients: int, cohort: int, rounds: int, choose: str) -> dict[str, float]:
     """Build a fleet and run it; the clock starts with the first event."""
-    from fedfleet.choose.uniform import uniform
     from fedfleet.core.parts import Plan
     from fedfleet.core.records import Stop
-    from fedfleet.pace.rounds import deadline
+    from fedfleet.core.registry import builder
     from fedfleet.runtime import journal as journals
     from fedfleet.runtime.simulate import simulate
     from fedfleet.testing.toys import idle, opaque_executor
 
-    world = {"spread": spread_world, "builtin": builtin_world}[world_name](clients)
+    world = (spread_world if setting == "spread" else builtin_world)(clients)
     built = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    plan = Plan(
-        0, idle(), uniform(), deadline(cohort, seconds=120), Stop(rounds=rounds, evaluate_every=10**9), {}, clients
-    )
+    stop = Stop(rounds=rounds, evaluate_every=10**9)
+    plan = Plan(0, idle(), builder("selectors", choose)(), pace_of(setting, cohort), stop, {}, clients)
     with tempfile.TemporaryDirectory() as folder:
         journal = journals.create(Path(folder) / "run.db")
         start = time.perf_counter()
@@ -88,17 +104,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--world", choices=sorted(SIZES), default="spread")
+    parser.add_argument("--choose", default="uniform")
     parser.add_argument("--one", type=int, nargs=2, metavar=("CLIENTS", "COHORT"))
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     sizes, usual_rounds = SIZES[asked.world]
     rounds = usual_rounds if asked.rounds is None else asked.rounds
     if asked.one:
-        print(json.dumps(measure(asked.world, *asked.one, rounds)))
+        print(json.dumps(measure(asked.world, *asked.one, rounds, asked.choose)))
         return
     for clients, cohort in sizes:
         words = [sys.executable, "-m", "benchmarks.engine", "--world", asked.world, "--rounds", str(rounds)]
-        words += ["--one", str(clients), str(cohort)]
+        words += ["--choose", asked.choose, "--one", str(clients), str(cohort)]
         got = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
         if asked.json:
             print(json.dumps(got))

@@ -17,9 +17,8 @@ _PUBLIC = {
     "fedfleet.core.registry": ("register",),
     "fedfleet.runtime.simulate": ("simulate",),
     # the types that parts are made of, for whoever writes their own
-    "fedfleet.core.parts": (
-        "Algorithm", "DataSource", "Dataset", "DeviceSource", "Draw", "Offer", "Policy", "Selector", "StateSource", "Task",
-    ),
+    "fedfleet.core.parts": ("Algorithm", "Dataset", "Draw", "Offer", "Policy", "Selector", "Task"),
+    "fedfleet.core.sources": ("DataSource", "DeviceSource", "StateSource"),
     "fedfleet.core.passes": ("BatchPlan", "LocalPass", "Optimiser", "Passed", "Slot"),
     "fedfleet.core.folding": ("Fold",),
     "fedfleet.core.labels": ("RunFacts",),

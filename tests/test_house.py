@@ -98,6 +98,7 @@ ONLY_TYPES = {
     "core/labels",  # what a rule may ask about the task
     "core/parts",  # the types of parts
     "core/records",  # the records that travel between parts
+    "core/sources",  # the types of what a world is made of
     "app/spec/settings",  # the schema of a spec's tables
 }
 

@@ -23,8 +23,11 @@ from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DeviceSource, World
 from fedfleet.core.spending import STAGES
 from fedfleet.pace.buffered import buffered as paced_by_buffer
+from fedfleet.pace.first_of import first_of
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import IfFew, deadline, readiness
+from fedfleet.pace.semi_async import semi_async
+from fedfleet.pace.timeout import timeout
 from fedfleet.runtime.simulate import Simulation, simulate
 from fedfleet.testing.toys import consensus, consensus_start, no_data, opaque_executor
 from fedfleet.world.states import always_on, interval_states
@@ -150,18 +153,45 @@ class Pace:
             )  # fmt: skip
         if self.kind == "eager_commits":
             return commits_at(self.cohort, max(1, self.cohort - 1), t_break=self.t_break * scale)
-        if self.kind == "readiness":
-            inner = readiness(self.cohort, ready_share=self.ready_share, **common)
-        else:
-            inner = deadline(self.cohort, seconds=self.seconds * scale, **common)
+        if self.kind == "semi_async":
+            return semi_async(
+                self.seconds * scale, self.max_staleness, concurrency=self.cohort, refill=self.t_break * scale,
+                lease=3 * self.seconds * scale if self.factor > 1 else None, batch=max(1, self.cohort - 2),
+            )  # fmt: skip
+        inner = self._round(scale, common)
         return inner if self.factor == 1.0 else overcommit(inner, factor=self.factor)
+
+    def _round(self, scale: float, common: dict[str, Any]) -> Policy:
+        seconds, patient = self.seconds * scale, {k: v for k, v in common.items() if k != "min_clients"}
+        again = timeout(
+            self.cohort, seconds=seconds, quiet_rounds=1 + self.min_clients, step=seconds / 4, floor=seconds / 2,
+            ceiling=4 * seconds, most=self.min_clients, **patient,
+        )  # fmt: skip
+        waits = readiness(
+            self.cohort, ready_share=self.ready_share, lease=2 * seconds if self.min_clients else math.inf, **common
+        )
+        match self.kind:
+            case "readiness":
+                return waits
+            case "deadline":
+                return deadline(self.cohort, seconds=seconds, **common)
+            case "timeout":
+                return again
+            case "first_of":
+                return first_of(again, first_of(waits, deadline(self.cohort, seconds=2.5 * seconds, **common)))
+            case _:
+                raise AssertionError(self.kind)
+
+
+# Every policy of the registry but `overcommit`, which is put around those with rounds, and one that commits without dropping.
+PACES = ("readiness", "deadline", "eager_commits", "buffered", "semi_async", "timeout", "first_of")
 
 
 def paces(*kinds: str) -> st.SearchStrategy[Pace]:
     """Random policies; `eager_commits` commits without dropping, the others are the package's own."""
     return st.builds(
         Pace,
-        kind=st.sampled_from(kinds or ("readiness", "deadline", "eager_commits", "buffered")),
+        kind=st.sampled_from(kinds or PACES),
         cohort=st.integers(1, 4),
         seconds=st.integers(1, 60).map(float),
         t_break=st.integers(1, 20).map(float),
@@ -271,7 +301,7 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
         elif f.name == "due" and value is not None:
             value = value * scale
         elif f.name == "spent":
-            value = {name: column * (scale if name in STAGES else 1.0) for name, column in value.items()}
+            value = {name: column * (scale if name in (*STAGES, "joules") else 1.0) for name, column in value.items()}
         elif names is not None and f.name in ("client", "clients") and not isinstance(event, RunBegan):
             # RunBegan says how many clients there are, not which; scores are renamed below.
             value = value if value is None or isinstance(value, ClientScores) else np.asarray(names)[value]

@@ -1,19 +1,21 @@
-"""In time for the deadline: who would be late is asked for a smaller portion of the work."""
+"""In time: who would be late is asked for a smaller portion of the work, and who has time to spare may do more."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, assert_never
 
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.cost import TRAINING_PASSES
-from fedfleet.core.limits import Positive, Share
+from fedfleet.core.limits import MOST, Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State
-from fedfleet.core.records import Assignments, Floats, Roster
+from fedfleet.core.records import Assignments, Floats, Ints, Roster
 
 PORTION = "portion"
 SEES = ("compute_seconds", "transfer_seconds", "upload_seconds", "latency_seconds")
+_SLACK = 1e-9  # of an interval: whoever needs exactly that is in time, however its seconds are added up
 
 
 def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least: Share = 0.05) -> Selector:
@@ -28,13 +30,84 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
         portion = portions(*(roster.stats[name] for name in SEES), seconds=seconds)
-        able = np.flatnonzero(portion >= least)
-        stats = {name: column[able] for name, column in roster.stats.items()}
-        asked = inner.pick(state, Roster(roster.clients[able], roster.keys[able], roster.samples[able], stats), n, draw)
+        asked = inner.pick(state, roster.only(np.flatnonzero(portion >= least)), n, draw)
         mine = portion[np.searchsorted(roster.clients, asked.clients)]
         return replace(asked, settings={**asked.settings, PORTION: mine})
 
     return replace(inner, name=f"timely({inner.name})", pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))))
+
+
+def timely_interval(
+    selector: Selector | None = None,
+    *,
+    k: Count = 10,
+    least: Share = 0.05,
+    portion: Literal["linear", "in_time"] = "linear",
+    most_passes: Epochs = 10_000,
+) -> Selector:
+    """TimelyFL's interval: reports are due when the `k`-th fastest would be done, and each client gets work to fit that.
+
+    Zhang et al. 2023, with speeds taken as known. Of those that `selector` picks (default: uniform), with t_cmp and t_com the
+    foreseen seconds of the algorithm's work and of its transfers, T is the k-th smallest t_cmp + t_com. Who is faster makes
+    max(floor((T - t_com) / t_cmp), 1) times the local steps, `most_passes` at most; who is slower gets the portion
+    T / (t_cmp + t_com) of the model, which algorithm.use = "timelyfl" trains. That supposes that everything shrinks with it;
+    download and forward pass do not, so that portion = "in_time" takes the largest that fits instead, and leaves out who would
+    have less than `least`.
+    Reports are due after T, which pace.use = "deadline" goes by. With k at the cohort nobody has less than the whole model.
+    """
+    inner = uniform() if selector is None else selector
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        asked = inner.pick(state, roster.only(np.flatnonzero(np.isfinite(_whole(*_columns(roster))))), n, draw)
+        if not len(asked.clients):
+            return asked
+        seen = roster.only(np.flatnonzero(np.isin(roster.clients, asked.clients)))
+        order = np.searchsorted(seen.clients, asked.clients)
+        columns = [column[order] for column in _columns(seen)]
+        seconds = float(np.sort(_whole(*columns))[min(k, len(order)) - 1])
+        times = np.minimum(passes(*columns, seconds=seconds), most_passes)
+        many = times > 1  # one pass is what the algorithm does by itself
+        usual = np.where(asked.steps > 0, asked.steps, seen.stats["steps"][order])
+        steps = np.where(many & np.isfinite(usual), times * np.nan_to_num(usual), asked.steps).astype(np.int64)
+        mine = _portions(portion, *columns, seconds=seconds)
+        found = replace(asked, steps=steps, settings={**asked.settings, PORTION: mine}, due=seconds * (1.0 + _SLACK))
+        return found.only(np.flatnonzero(mine >= (least if portion == "in_time" else 0.0)))
+
+    sees = tuple(dict.fromkeys((*inner.sees, *SEES, "steps")))
+    return replace(inner, name=f"timely_interval({inner.name})", pick=pick, sees=sees)
+
+
+def _columns(roster: Roster) -> list[Floats]:
+    return [roster.stats[name] for name in SEES]
+
+
+def _whole(compute: Floats, transfer: Floats, upload: Floats, latency: Floats) -> Floats:
+    """The foreseen seconds of the whole work: two of these columns hold the latency of a trip, which passes once."""
+    del upload
+    with np.errstate(invalid="ignore"):  # a device that cannot do it at all takes for ever
+        return compute + transfer - latency
+
+
+def passes(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *, seconds: float) -> Ints:
+    """How many times each client can do the computing within an interval; once at least.
+
+    >>> passes(*(np.array([v, 2 * v]) for v in (10.0, 5.0, 2.0, 0.0)), seconds=36.0).tolist()
+    [3, 1]
+    """
+    del upload
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.floor((seconds - transfer) / (compute - latency) + _SLACK)
+    return np.where(np.isfinite(found), np.clip(found, 1.0, MOST), 1.0).astype(np.int64)
+
+
+def _portions(rule: Literal["linear", "in_time"], *columns: Floats, seconds: float) -> Floats:
+    match rule:
+        case "linear":
+            return np.minimum(seconds / _whole(*columns), 1.0)
+        case "in_time":
+            return portions(*columns, seconds=seconds)
+        case _:
+            assert_never(rule)
 
 
 def portions(compute: Floats, transfer: Floats, upload: Floats, latency: Floats, *, seconds: float) -> Floats:

@@ -27,6 +27,7 @@ def stage_seconds(
 
     `seconds_per_batch` is what a training batch takes besides its samples; it is not tripled.
 
+    >>> import numpy as np
     >>> one = Cost(np.array([10.0]), np.array([1e6]), np.array([1e6]))
     >>> stages = stage_seconds(one, np.array([8000.0]), np.array([4000.0]), np.array([0.1]), np.array([0.0]))
     >>> {name: float(seconds[0]) for name, seconds in stages.items()}

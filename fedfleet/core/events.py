@@ -170,6 +170,18 @@ class ReportRejected:
 
 
 @dataclass(frozen=True, slots=True)
+class PaceSet:
+    """Outcome: the policy changed how long it waits; `name` is what it calls this number of seconds (Policy.shows).
+
+    The first is at the beginning of the run, so that these are the whole timeline.
+    """
+
+    time: float
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RoundFailed:
     """Outcome: the round ended without a new model; it counts."""
 
@@ -218,5 +230,5 @@ Fact = (
     | ReportsGathered
     | Evaluated
 )
-Outcome = RunBegan | TasksSent | TasksDropped | ReportRejected | RoundFailed | ModelCommitted | RunEnded
+Outcome = RunBegan | TasksSent | TasksDropped | ReportRejected | PaceSet | RoundFailed | ModelCommitted | RunEnded
 Event = Fact | Outcome

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,7 +63,8 @@ def _no_keys() -> Keys:
 @dataclass(frozen=True, slots=True)
 class FleetFacts:
     """What a builder may ask about model and devices, with a parameter of this type: the model's shape at a share of its width, the
-    clients' keys, the seed, how much memory they have (NaN: unknown), and how much larger the model is declared than it is.
+    clients' keys, the seed, how much memory they have (NaN: unknown), how much larger the model is declared than it is, the kind
+    of each client's device, the clients under each tag of the spec, and how long a trip of each would take at the start.
 
     Without arguments: nothing is known.
     """
@@ -73,6 +74,9 @@ class FleetFacts:
     seed: int = 0
     memory_mb: Callable[[Ints], Floats] | None = None
     byte_scale: float = 1.0
+    kinds: Sequence[str] = ()
+    tags: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
+    trip_seconds: Callable[[], Floats] | None = None
 
 
 FactsOf = Callable[[], TaskFacts]

@@ -135,9 +135,12 @@ class Selector:
 
     `probe(state, roster, n, draw)` names clients to look at before picking, and the number wanted of them. `sees` names
     columns that the runtime puts into `Roster.stats`: compute_seconds, transfer_seconds and its upload_seconds (foreseen for the
-    whole work, without unavailable time, each with the latency_seconds of a trip), steps (NaN where they cannot be foreseen),
-    user (-1: nobody's). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears what ended tasks
-    really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`.
+    whole work, without unavailable time), step_seconds (of one more step, at most) and batch_seconds (of a step's own, whatever its
+    samples), each with the latency_seconds of a trip; steps (NaN where they cannot be foreseen), joules (of the whole work), user
+    (-1: nobody's) and user_tasks (how many tasks of that user are out), untold (how many tasks of the client ended since `learn`
+    last heard of any), time (now). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears
+    what ended tasks really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`. `by_round`: it
+    picks a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`.
     """
 
     name: str
@@ -148,6 +151,7 @@ class Selector:
     sees: tuple[str, ...] = ()
     probe_seconds: float = math.inf
     charge: Callable[[State, TasksSpent], State] | None = None
+    by_round: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +163,11 @@ class Policy:
     nobody reports within `patience` seconds. `doubts` are sentences about its own parameters; `key` is the one that says how many
     it wants. `holds` is how many reports a commit has at most, where that is not the cohort. `prompt`: it counts reports one by
     one, and so is asked after each, even where it is woken at the same instant.
+
+    `limit` names the parameter that bounds `patience`, `holds_key` the one that says what it `holds`. `endless`: it waits for a
+    report that never comes, however long. `rounds`: it has rounds, which ask a whole cohort at once; without them clients are
+    replaced one by one. `shows` names numbers of seconds in its memory, with their places there, whose changes belong in the
+    journal (PaceSet). `wraps` names what has been put around it and may be there only once.
     """
 
     name: str
@@ -171,6 +180,12 @@ class Policy:
     prompt: bool = False
     key: str = "cohort"
     holds: int | None = None
+    limit: str = "seconds"
+    holds_key: str = "k"
+    endless: bool = False
+    rounds: bool = True
+    shows: tuple[tuple[str, int], ...] = ()
+    wraps: tuple[str, ...] = ()
 
 
 # ---- tasks, jobs, executors, the plan ---------------------------------------------------------------------------

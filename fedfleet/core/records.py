@@ -33,6 +33,11 @@ class Roster:
     samples: Ints
     stats: Mapping[str, Floats] = field(default_factory=dict[str, Floats])
 
+    def only(self, at: Ints | Bools) -> Roster:
+        """The candidates at these places."""
+        stats = {name: column[at] for name, column in self.stats.items()}
+        return Roster(self.clients[at], self.keys[at], self.samples[at], stats)
+
 
 @dataclass(frozen=True, slots=True)
 class Assignments:

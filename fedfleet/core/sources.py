@@ -15,14 +15,13 @@ class DeviceSource:
     """How long work takes: `seconds(clients, cost, start, tasks)`; infinite if a device cannot do it at all.
 
     `kinds[i]` names client i's kind of device; `tasks` addresses what varies from trip to trip. `memory_mb(clients)`, where it
-    is known, is NaN for those of whom it is not. `stages`, with the same arguments, says what the seconds go into, by the names
-    of core.spending: a source made by `staged` says both at once.
+    is known, is NaN for those of whom it is not. A source made by core.spending's `staged` says what its
+    seconds go into as well.
     """
 
     seconds: Callable[[Ints, Cost, float, Ints], Floats]
     kinds: Sequence[str]
     memory_mb: Callable[[Ints], Floats] | None = None
-    stages: Callable[[Ints, Cost, float, Ints], Mapping[str, Floats]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

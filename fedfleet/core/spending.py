@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,13 +31,34 @@ def total(stages: Spent) -> Floats:
 Said = Callable[[Ints, Cost, float, Ints], Spent]
 
 
-def staged(stages: Said, kinds: Sequence[str], memory_mb: Callable[[Ints], Floats] | None = None) -> DeviceSource:
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """The seconds of a device source that says what they go into: called, it adds its stages up.
+
+    `best()` is the same clients, with their own draws from trip to trip, who all have the fleet's fastest link and its fastest
+    processor; None where the source does not say.
+    """
+
+    stages: Said
+    best: Callable[[], DeviceSource] | None = None
+
+    def __call__(self, clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        return total(self.stages(clients, cost, start, tasks))
+
+
+def staged(
+    stages: Said,
+    kinds: Sequence[str],
+    memory_mb: Callable[[Ints], Floats] | None = None,
+    best: Callable[[], DeviceSource] | None = None,
+) -> DeviceSource:
     """The device source of which these are the stages: its seconds are their sum."""
+    return DeviceSource(Staged(stages, best), kinds, memory_mb)
 
-    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
-        return total(stages(clients, cost, start, tasks))
 
-    return DeviceSource(seconds, kinds, memory_mb, stages)
+def best_said(devices: DeviceSource) -> Callable[[], DeviceSource] | None:
+    """What a source says of its best devices, if it does."""
+    return devices.seconds.best if isinstance(devices.seconds, Staged) else None
 
 
 def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
@@ -45,8 +67,8 @@ def stages_of(devices: DeviceSource, clients: Ints, cost: Cost, start: float, ta
     A source that does not say is asked for less work: what no work takes is latency, and what a stage adds to that is its own.
     The rest, if the source is not a sum of its stages, counts as latency too, so that the stages add up to its seconds.
     """
-    if devices.stages is not None:
-        return devices.stages(clients, cost, start, tasks)
+    if isinstance(devices.seconds, Staged):
+        return devices.seconds.stages(clients, cost, start, tasks)
     whole, none = devices.seconds(clients, cost, start, tasks), np.zeros(len(clients))
     parts = {
         "download": Cost(none, cost.bytes_down, none),

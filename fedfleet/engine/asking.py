@@ -12,7 +12,7 @@ from fedfleet.core.cost import scaled
 from fedfleet.core.errors import RunFailed, blaming
 from fedfleet.core.events import CandidatesSeen, Probed, TasksSent
 from fedfleet.core.parts import Draw, Plan
-from fedfleet.core.records import Assignments, Bools, Floats, Ints, Roster, Wave
+from fedfleet.core.records import Assignments, Floats, Ints, Roster, Wave
 from fedfleet.engine.book import sent_out, with_book
 from fedfleet.engine.consulting import consult
 from fedfleet.engine.state import Phase, Reaction, RunState, endings
@@ -27,7 +27,7 @@ def candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reacti
         return Reaction(with_book(state, asking=False))  # asked for before the end; nobody is sent out any more
     roster, choose = fact.roster, plan.choose
     if state.others:
-        roster = _reduced(roster, ~np.isin(roster.clients, asked_in_this_round(state)))
+        roster = roster.only(~np.isin(roster.clients, asked_in_this_round(state)))
     if choose.probe is None:
         return _pick(plan, state, roster)
     wanted = state.book.wanted - state.book.selected
@@ -113,11 +113,6 @@ def asked_in_this_round(state: RunState) -> Ints:
     tasks = [*state.running.items(), *((e.task, e.wave) for e in endings(state.ended))]
     found = [w.asked.clients[t - w.first] for t, w in tasks if w.round == state.book.round]
     return np.array(found, np.int64)
-
-
-def _reduced(roster: Roster, stay: Bools) -> Roster:
-    stats = {name: column[stay] for name, column in roster.stats.items()}
-    return Roster(roster.clients[stay], roster.keys[stay], roster.samples[stay], stats)
 
 
 def _with_column(roster: Roster, name: str, column: Floats) -> Roster:

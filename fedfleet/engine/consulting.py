@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.core.commands import Command, FindCandidates, Forget, WakeAt
 from fedfleet.core.errors import FedFleetError, RunFailed, blaming, part_failed
-from fedfleet.core.events import Outcome, RoundFailed
+from fedfleet.core.events import Outcome, PaceSet, RoundFailed
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import FOLDED, Decision
 from fedfleet.engine import ending
@@ -45,6 +45,7 @@ def _carry_on(plan: Plan, state: RunState, decision: Decision) -> Reaction:
     for _ in range(_TURNS):
         _check(plan, state, decision)
         if decision.keep is not None:
+            outcomes = (*outcomes, *_shown(plan, state, decision.keep))
             state = with_book(state, kept=decision.keep)
         if decision.drop is not None or decision.drop_before is not None:
             state, gone = dropped(state, decision.drop, decision.drop_before)
@@ -62,6 +63,12 @@ def _carry_on(plan: Plan, state: RunState, decision: Decision) -> Reaction:
     raise RunFailed(
         f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass"
     )
+
+
+def _shown(plan: Plan, state: RunState, keep: tuple[float, ...]) -> list[PaceSet]:
+    """What the policy's memory shows to everybody, where it changes."""
+    book = state.book
+    return [PaceSet(book.now, name, keep[at]) for name, at in plan.pace.shows if keep[at] != book.kept[at]]
 
 
 def _check(plan: Plan, state: RunState, decision: Decision) -> None:

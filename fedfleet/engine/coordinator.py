@@ -18,6 +18,7 @@ from fedfleet.core.events import (
     Evaluated,
     Fact,
     ModelCommitted,
+    PaceSet,
     Probed,
     ReportRejected,
     ReportsGathered,
@@ -52,7 +53,8 @@ def begin(plan: Plan) -> Reaction:
     book = Book(kept=plan.pace.initial)
     state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=room_for(0))
     began = RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
-    return Reaction(state, (began,), (evaluate_command(state),))
+    shown = (PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
+    return Reaction(state, (began, *shown), (evaluate_command(state),))
 
 
 def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:

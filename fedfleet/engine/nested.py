@@ -17,6 +17,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings, Slots
+from fedfleet.core.spending import STAGES, total
 
 EDGE = "edge"  # the slot of an edge's memory
 SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its shard lies
@@ -111,36 +112,79 @@ def check_turn(visit: Visit, turn: Turn) -> None:
             raise RunFailed(f"edge {visit.edge}: an average of its rule names a device twice, or one that is not there")
 
 
-def turn_seconds(job: Job, visit: Visit, turn: Turn) -> float:
-    """From the download of the model at the edge to the upload of its average: planning, exchange, training, transfers.
+def turn_spent(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
+    """What a turn costs: the seconds of its stages, which follow each other, and what all of its devices draw meanwhile.
 
-    Every average is a trip of the model to each of its devices and back, and the turn itself one to the server and back.
+    From the download of the model at the edge to the upload of its average: latency, download and upload are those of the edge's
+    link to the server. Every average is a trip of the model to each of its devices and back (averaging) with training in between
+    (compute), and takes as long as the device that is last; the exchange of samples comes before the first.
     """
     inside = job.local
     assert isinstance(inside, NestedPass)
-    able, server = visit.able, ServerState(job.offer.params)
-    exchange = np.zeros(len(visit.devices)) if turn.exchange is None else turn.exchange
-    total, waited = turn.planning, exchange
-    whole = scaled(
-        cost_of(inside.algorithm, server, _asked(visit.devices[:1], 0), np.array([1])), inside.fleet.byte_scale
-    )
+    able, server, scale = visit.able, ServerState(job.offer.params), inside.fleet.byte_scale
+    nothing = np.zeros(len(visit.devices))
+    exchange = nothing if turn.exchange is None else turn.exchange
+    whole = scaled(cost_of(inside.algorithm, server, _asked(visit.devices[:1], 0), np.array([1])), scale)
+    up, down, trip = inside.fleet.backhaul(visit.edge, able)
+    found: dict[str, float] = {
+        "latency": trip, "download": float(whole.bytes_down[0]) * 8.0 / down, "planning": turn.planning,
+        "exchange": 0.0, "averaging": 0.0, "compute": 0.0, "upload": float(whole.bytes_up[0]) * 8.0 / up,
+    }  # fmt: skip
+    drawn = _drawn(job, visit, _carried(able, found))
     for sync in turn.syncs:
         asked = _asked(visit.devices[sync.slots], sync.steps)
         sizes = np.array([len(rows) for rows in sync.rows], np.int64)
-        cost = scaled(cost_of(inside.algorithm, server, asked, sizes), inside.fleet.byte_scale)
-        busy = waited.copy()
-        busy[sync.slots] += device_seconds(cost, able, sync.slots)
-        total += float(busy.max(initial=0.0))
-        waited = np.zeros(len(visit.devices))
-    up, down, trip = inside.fleet.backhaul(visit.edge, able)
-    return total + float(whole.bytes_down[0]) * 8.0 / down + float(whole.bytes_up[0]) * 8.0 / up + trip
+        cost = scaled(cost_of(inside.algorithm, server, asked, sizes), scale)
+        busy = {"exchange": exchange}
+        for stage, took in device_stages(cost, able, sync.slots).items():
+            busy[stage] = nothing.copy()
+            busy[stage][sync.slots] = took
+        last = _last(total(busy), visit)
+        averaging = busy["latency"] + busy["download"] + busy["upload"]
+        found["exchange"] += float(exchange[last])
+        found["averaging"] += float(averaging[last])
+        found["compute"] += float(busy["compute"][last])
+        for name, value in _drawn(job, visit, busy).items():
+            drawn[name] = drawn.get(name, 0.0) + value
+        exchange = nothing
+    return {**found, **drawn}
 
 
-def device_seconds(cost: Cost, able: Abilities, slots: Ints) -> Floats:
+def turn_seconds(spent: Mapping[str, float]) -> float:
+    """How long a turn takes: the sum of its stages, in their order."""
+    return float(total({stage: np.array([spent[stage]]) for stage in STAGES if stage in spent})[0])
+
+
+def device_stages(cost: Cost, able: Abilities, slots: Ints) -> dict[str, Floats]:
     """Model to the device, training, model back: what the device's own source would say of such a task."""
-    moved = cost.bytes_down * 8.0 / able.down_bps[slots] + cost.bytes_up * 8.0 / able.up_bps[slots]
-    seconds = moved + TRAINING_PASSES * cost.samples * able.seconds_per_sample[slots] + able.latencies()[slots]
-    return seconds if cost.batches is None else seconds + able.batch_seconds()[slots] * cost.batches
+    compute = TRAINING_PASSES * cost.samples * able.seconds_per_sample[slots]
+    if cost.batches is not None:
+        compute = compute + able.batch_seconds()[slots] * cost.batches
+    down, up = cost.bytes_down * 8.0 / able.down_bps[slots], cost.bytes_up * 8.0 / able.up_bps[slots]
+    return {"latency": able.latencies()[slots], "download": down, "compute": compute, "upload": up}
+
+
+def _last(busy: Floats, visit: Visit) -> int:
+    """The place of the device that is waited for; among equals that of the smallest key, whatever their order."""
+    slots = np.flatnonzero(busy == busy.max())
+    return int(slots[visit.keys[slots].argmin()])
+
+
+def _carried(able: Abilities, found: Mapping[str, float]) -> dict[str, Floats]:
+    """Which device carries the model between edge and server: that with the best link in each direction, half of the trip each."""
+    busy = {stage: np.zeros(len(able.up_bps)) for stage in ("latency", "download", "upload")}
+    for stage, speeds in (("download", able.down_bps), ("upload", able.up_bps)):
+        best = int(speeds.argmax())
+        busy[stage][best] = found[stage]
+        busy["latency"][best] += 0.5 * found["latency"]
+    return busy
+
+
+def _drawn(job: Job, visit: Visit, busy: Mapping[str, Floats]) -> dict[str, float]:
+    """What seconds by stage draw from the batteries of an edge's devices, all together."""
+    assert isinstance(job.local, NestedPass)
+    draws = job.local.fleet.draws
+    return {} if draws is None else dict(draws(visit.devices, busy, job.time))
 
 
 def memory_after(job: Job, turn: Turn, seconds: float) -> Slots:

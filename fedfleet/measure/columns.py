@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed, RunBegan
 from fedfleet.core.records import DROPPED, FOLDED, LOST, REJECTED, ClientScores, Floats, Ints
+from fedfleet.measure.spending import spending
 from fedfleet.measure.tasks import RUNNING, Tasks, task_table
 
 Columns = dict[str, NDArray[Any]]
@@ -20,7 +21,8 @@ def round_columns(log: Sequence[Event], tasks: Tasks | None = None) -> Columns:
 
     `version` is the model at its end and `committed` whether it is new; `time` is when it ended and `seconds` since the one
     before. `selected` counts the tasks that were sent in it, with what became of them whenever that was: `arrived`, `folded`,
-    `dropped`, `lost`, `rejected`. `accuracy` and `loss` are those of its model on the central test set, NaN if it was not tried.
+    `dropped`, `lost`, `rejected`; `worked` are the seconds that devices worked on them, `joules` what that drew (NaN: unknown).
+    `accuracy` and `loss` are those of its model on the central test set, NaN if it was not tried.
     """
     tasks = task_table(log) if tasks is None else tasks
     ends = [e for e in log if isinstance(e, ModelCommitted | RoundFailed)]
@@ -37,6 +39,7 @@ def round_columns(log: Sequence[Event], tasks: Tasks | None = None) -> Columns:
         "time": times,
         "seconds": np.diff(times, prepend=log[0].time if log else 0.0),
         **_fates(tasks, tasks.rounds, numbers),
+        **_costs(log, tasks.rounds, numbers),
         "bytes_down": _summed(tasks.bytes_down, tasks.rounds, numbers),
         "bytes_up": _summed(tasks.bytes_up, tasks.rounds, numbers),
         "accuracy": np.array([np.nan if e is None else e.correct / e.total for e in tried], np.float64),
@@ -49,8 +52,9 @@ def client_columns(
 ) -> Columns:
     """One row per client: how often it was asked (`picked`) and what became of that, how long it worked, what it moved.
 
-    `accuracy` is that on its own test data at the last evaluation of clients, NaN if it has none. `kind` and `samples` (of its
-    training shard) are facts about the world, not in the journal: they are there where the world is known.
+    `seconds` are those between asking it and the end of its tasks, `worked` those of them in which it worked, `joules` what that
+    drew (NaN: unknown). `accuracy` is that on its own test data at the last evaluation of clients, NaN if it has none. `kind` and
+    `samples` (of its training shard) are facts about the world, not in the journal: they are there where the world is known.
     """
     tasks = task_table(log) if tasks is None else tasks
     clients = np.arange(next((e.clients for e in log if isinstance(e, RunBegan)), 0))
@@ -66,6 +70,7 @@ def client_columns(
         "picked": fates.pop("selected"),
         **fates,
         "seconds": _summed(np.nan_to_num(tasks.seconds), tasks.clients, clients),
+        **_costs(log, tasks.clients, clients),
         "bytes_down": _summed(tasks.bytes_down, tasks.clients, clients),
         "bytes_up": _summed(tasks.bytes_up, tasks.clients, clients),
         "accuracy": _own_accuracy(log, len(clients)),
@@ -80,6 +85,18 @@ def _fates(tasks: Tasks, by: Ints, rows: Ints) -> Columns:
         "dropped": tasks.fate == DROPPED, "lost": tasks.fate == LOST, "rejected": tasks.fate == REJECTED,
     }  # fmt: skip
     return {name: _summed(mine, by, rows).astype(np.int64) for name, mine in chosen.items()}
+
+
+def _costs(log: Sequence[Event], by: Ints, rows: Ints) -> Columns:
+    """Seconds worked on the tasks of each row, and joules; NaN if nobody told of any task. Tasks that still run are left out."""
+    spent = spending(log, len(by))
+    found = {"worked": spent.worked(), "joules": spent.column("joules")}
+    told = spent.accounted.any() and "joules" in spent.columns
+    known = {"worked": spent.accounted.any(), "joules": told}
+    return {
+        name: _summed(np.where(spent.accounted, v, 0.0), by, rows) if known[name] else np.full(len(rows), np.nan)
+        for name, v in found.items()
+    }
 
 
 def _summed(values: NDArray[Any], by: Ints, rows: Ints) -> Floats:

@@ -38,6 +38,7 @@ class _Round:
     """What has happened since the last round closed."""
 
     seen_at: float | None = None
+    most: int = 0  # clients that could be asked
     unable: int = 0
     lost: int = 0
     late: int = 0  # given up although nothing had befallen them
@@ -65,6 +66,7 @@ def failures(log: Sequence[Event]) -> Failures:
         match event:
             case CandidatesSeen():
                 now.seen_at, seen = event.time, len(event.roster.clients)
+                now.most = max(now.most, seen)
             case TaskLost() if math.isnan(event.seconds):
                 now.unable += 1
                 found.unable[event.reason] += 1
@@ -98,8 +100,9 @@ def failures(log: Sequence[Event]) -> Failures:
 def _cause(event: RoundFailed, now: _Round) -> Cause:
     if now.refused:
         return Cause.REFUSED
-    if now.seen_at == event.time and not (now.lost or now.unable):
-        return Cause.FEW  # it ended in the very moment in which it saw whom it could ask
+    nobody = now.seen_at is not None and not now.most
+    if (nobody or now.seen_at == event.time) and not (now.lost or now.unable):
+        return Cause.FEW  # it saw nobody, or ended in the very moment in which it saw whom it could ask
     if now.unable >= max(now.lost, 1):
         return Cause.UNABLE
     return Cause.LOST if now.lost >= max(now.late, 1) else Cause.LATE

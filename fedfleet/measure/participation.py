@@ -40,14 +40,23 @@ def staleness_histogram(tasks: Tasks) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Fairness:
-    """How evenly contributions spread: Jain's index (1: all equal, 1/n: one does all), and who never contributed."""
+    """How evenly contributions spread: Jain's index (1: all equal, 1/n: one does all), who never contributed, and Gini's
+    coefficient (0: all equal, 1 - 1/n: one does all)."""
 
     jain: float
     never: int
+    gini: float
 
 
 def participation_fairness(counts: Ints) -> Fairness:
-    """Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2)."""
+    """Jain, Chiu and Hawe 1984: (sum x)^2 / (n sum x^2). Gini 1912: half the mean difference of two clients over the mean."""
     square = float((counts.astype(np.float64) ** 2).sum())
     jain = float(counts.sum()) ** 2 / (len(counts) * square) if square else 0.0
-    return Fairness(jain, int((counts == 0).sum()))
+    return Fairness(jain, int((counts == 0).sum()), _gini(counts))
+
+
+def _gini(counts: Ints) -> float:
+    """By ranks: sum (2 i - n - 1) x_i / (n sum x), with the x in ascending order; 0 if there are none."""
+    ordered, n = np.sort(counts).astype(np.float64), len(counts)
+    whole = float(ordered.sum())
+    return float(((2.0 * np.arange(1, n + 1) - n - 1.0) * ordered).sum() / (n * whole)) if whole else 0.0

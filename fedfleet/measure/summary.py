@@ -7,8 +7,12 @@ from dataclasses import asdict
 from typing import Any
 
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunBegan, RunEnded
+from fedfleet.measure.budget import budgets, targets
+from fedfleet.measure.energy import energy
 from fedfleet.measure.learning import client_accuracy, convergence_time, learning_curve
+from fedfleet.measure.pacing import abandoned_rounds, rebroadcasts
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
+from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds, wasted_bytes
 from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.measure.traffic import beside, traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings
@@ -27,6 +31,8 @@ def summary(
     converged = convergence_time(log)
     moved = traffic(tasks, seconds, beside(log))
     fair = participation_fairness(contributions(tasks, clients))
+    spent = spending(log, len(tasks.fate))
+    drawn = energy(log, tasks, spent)
     committed = sum(isinstance(e, ModelCommitted) for e in log)
     failed = sum(isinstance(e, RoundFailed) for e in log)
     return {
@@ -52,6 +58,15 @@ def summary(
         "bytes_wasted": {"down": moved.wasted_down, "up": moved.wasted_up},
         "utilisation": asdict(utilisation(tasks, clients, converged or 0.0)),
         "wasted": asdict(wasted_work(tasks)),
+        "wasted_bytes": wasted_bytes(log, tasks, spent),
+        "fates": by_fate(tasks, spent),
+        "stage_seconds": stage_seconds(spent),
+        "probes": asdict(looks(log)),
+        "energy": None if drawn is None else asdict(drawn),
+        "budgets": budgets(log),
+        "targets": targets(log),
+        "rebroadcasts": rebroadcasts(log),
+        "abandoned_rounds": abandoned_rounds(log),
         "staleness": staleness_histogram(tasks).tolist(),
         "participation": asdict(fair),
         "reports_rejected": sum(isinstance(e, ReportRejected) for e in log),

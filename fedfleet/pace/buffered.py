@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Natural, Positive, Waiting
@@ -11,6 +12,49 @@ from fedfleet.core.records import NOTHING, Book, Decision
 
 _SWEEPS = 8  # how often, within a lease, tasks are looked at that may have outlived theirs
 _TRIES = 20  # a round that sent so many times what it needs, and has nobody at work, has failed
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """So many tasks at work at any time; the numbers of `buffered`. Its memory are three floats of a policy's.
+
+    When candidates were last seen, when leases were last looked at, and whether too few were found.
+    """
+
+    concurrency: int
+    lease: float
+    refill: float
+    batch: int
+
+    @staticmethod
+    def initial() -> tuple[float, float, float]:
+        """The memory at the start."""
+        return (0.0, 0.0, 0.0)
+
+    def patience(self) -> float:
+        """After how many seconds, at the latest, a task is given up."""
+        return self.lease * (1.0 + 1.0 / _SWEEPS) + self.refill
+
+    def filled(self, book: Book) -> Decision:
+        """Fill places that are free, and give up tasks that have outlived their lease; no round is closed by that."""
+        answered_at, swept_at, short = book.kept
+        coming = book.wanted - book.selected if book.asking else 0
+        room = self.concurrency - book.running - coming
+        if book.answered:
+            answered_at, short = book.now, float(room > 0)
+        kept = (answered_at, swept_at, short)
+        memory, every = None if kept == book.kept else kept, self.lease / _SWEEPS
+        sweep = swept_at + every if book.running else math.inf
+        until = None if sweep == math.inf else sweep
+        if book.now >= sweep:
+            wake = book.now + min(self.refill, every)  # places that this makes free are seen then
+            return Decision(wake_at=wake, drop_before=book.now - self.lease, keep=(answered_at, book.now, short))
+        if room <= 0 or (room < self.batch and book.running and not coming):
+            return NOTHING if memory is None and until is None else Decision(wake_at=until, keep=memory)
+        start = max(answered_at, book.sent_at) + self.refill
+        if book.now < start and not coming:  # an ask that is out can grow at any time
+            return Decision(wake_at=min(start, sweep), keep=memory)
+        return Decision(room, until, keep=memory, at_least=int(short))
 
 
 def buffered(
@@ -37,31 +81,18 @@ def buffered(
         raise BadInput(
             f"batch: {batch} places are never free when {concurrency} tasks run; lower batch or raise concurrency"
         )
-    # What runs now will be one version older when this commit is made.
-    commit, enough, every = Decision(commit=True, drop=max_staleness), _TRIES * max(k, concurrency), lease / _SWEEPS
+    places, enough = Places(concurrency, lease, refill, batch), _TRIES * max(k, concurrency)
+    commit = Decision(commit=True, drop=max_staleness)  # what runs now will be one version older when it is made
 
     def decide(book: Book) -> Decision:
         if book.arrived >= k:
             return commit
-        answered_at, swept_at, short = book.kept
-        coming = book.wanted - book.selected if book.asking else 0
-        room = concurrency - book.running - coming
-        if book.answered:
-            answered_at, short = book.now, float(room > 0)
-        kept = (answered_at, swept_at, short)
-        memory = None if kept == book.kept else kept
-        sweep = swept_at + every if book.running else math.inf
-        until = None if sweep == math.inf else sweep
-        if book.now >= sweep:
-            wake = book.now + min(refill, every)  # places that this makes free are seen then
-            return Decision(wake_at=wake, drop_before=book.now - lease, keep=(answered_at, book.now, short))
+        decision = places.filled(book)
         if book.selected >= enough and not (book.running or book.asking):
-            return Decision(abandon=f"{book.arrived} of {k} reports came", keep=memory)
-        if room <= 0 or (room < batch and book.running and not coming):
-            return NOTHING if memory is None and until is None else Decision(wake_at=until, keep=memory)
-        start = max(answered_at, book.sent_at) + refill
-        if book.now < start and not coming:  # an ask that is out can grow at any time
-            return Decision(wake_at=min(start, sweep), keep=memory)
-        return Decision(room, until, keep=memory, at_least=int(short))
+            return Decision(abandon=f"{book.arrived} of {k} reports came", keep=decision.keep)
+        return decision
 
-    return Policy("buffered", decide, concurrency, (0.0, 0.0, 0.0), prompt=True, key="concurrency", holds=k)
+    return Policy(
+        "buffered", decide, concurrency, Places.initial(), patience=places.patience(), prompt=True, key="concurrency", holds=k,
+        limit="lease", endless=lease == math.inf, rounds=False,
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 
 from annotated_types import Ge, Le
 
+from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import Book, Decision
 
@@ -25,18 +26,26 @@ class _Asked(NamedTuple):
 
 
 _OWN = len(_Asked._fields)
+_NAME = "overcommit"
 
 
 def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.3) -> Policy:
     """Ask `factor` times as many clients as `policy` wants, and let it see only as many as it wanted.
 
-    The first that report are enough; the others are dropped when the inner policy closes its round.
+    The first that report are enough; the others are dropped when the inner policy closes its round. A policy that asks again in a
+    round (`timeout`) gets as many more each time, and one in whose round somebody else asked (`first_of`) sees all of those.
     """
+    if _NAME in policy.wraps:
+        raise BadInput(
+            f"overcommit: {policy.name!r} asks for more clients than it needs already; multiply the two factors, and remove one"
+        )
 
     def decide(book: Book) -> Decision:
         asked = _in_this_round(_Asked(*book.kept[:_OWN]), book)
         wanted, seen = int(asked.wanted), int(asked.seen)
         selected = seen + min(book.selected - int(asked.selected), wanted - seen)
+        if not wanted:  # whoever asked, it was not the inner policy
+            wanted, selected = book.wanted, book.selected
         inner = policy.decide(book._replace(wanted=wanted, selected=selected, kept=book.kept[_OWN:]))
         if inner.ask and book.asking:
             asked = asked._replace(wanted=wanted + inner.ask)
@@ -53,6 +62,10 @@ def overcommit(policy: Policy, *, factor: Annotated[float, Ge(1), Le(1000)] = 1.
         decide=decide,
         initial=(*_Asked(), *policy.initial),
         key=f"policy.{policy.key}",
+        limit=f"policy.{policy.limit}",
+        holds_key=f"policy.{policy.holds_key}",
+        shows=tuple((name, _OWN + at) for name, at in policy.shows),
+        wraps=(*policy.wraps, _NAME),
     )  # what can be known of the rounds of `policy` holds for these too
 
 

@@ -34,17 +34,20 @@ def readiness(
     min_share: Fraction = 0.1,
     if_few: IfFew = "fail",
     max_staleness: Natural = 0,
+    lease: Waiting = math.inf,
 ) -> Policy:
     """Commit as soon as a share of the selected clients has reported; the rest is dropped, or folded late.
 
     A share of the selected that is less than `min_share` of the cohort is enough for success too. `if_few` says what becomes of
     a round for which too few clients can be reached: it fails, or it waits for them. Reports that come up to
-    `max_staleness` versions late are folded by a later round; what is older is dropped.
+    `max_staleness` versions late are folded by a later round; what is older is dropped. Whoever has not reported `lease` seconds
+    after the last broadcast is given up, and the round is closed with what is there: without a lease it waits for as long as it
+    takes, and so for ever if a report is lost on its way.
 
     >>> readiness(3).decide(Book(now=20.0)).ask
     3
     """
-    rules = _Rules(cohort, ready_share, math.inf, t_break, min_clients, min_share, if_few, max_staleness)
+    rules = _Rules(cohort, ready_share, math.inf, t_break, min_clients, min_share, if_few, max_staleness, lease)
     return _rounds("readiness", rules)
 
 
@@ -80,6 +83,7 @@ class _Rules:
     min_share: float
     if_few: IfFew
     max_staleness: int
+    lease: float = math.inf
 
     def ready(self, selected: int) -> int:
         """How many reports end the wait. The small slack keeps 0.14 * 50 = 7.000000000000001 at seven."""
@@ -98,6 +102,14 @@ class _Rules:
         """With how many selected clients a round can succeed."""
         few = max(self.min_clients, 1)
         return next(n for n in range(few, self.cohort + 1) if n >= self.need(self.cohort, n))
+
+    def closed(self, book: Book, decision: Decision) -> Decision:
+        """This end of a round; where late reports are let in, who has outlived its lease is given up however young its model is."""
+        if self.lease == math.inf or not self.max_staleness:
+            return decision
+        if book.now >= book.sent_at + self.lease:
+            return decision._replace(drop=0)
+        return decision._replace(drop_before=book.now - self.lease)
 
 
 @lru_cache(maxsize=16)
@@ -120,7 +132,7 @@ def _rounds(name: str, rules: _Rules) -> Policy:
     late = (
         rules.max_staleness
     )  # without a new model nobody becomes staler; with it, who is `late` versions old now is too old
-    commit, drop = Decision(commit=True, drop=late), late + 1 if late else 0
+    commit, drop, leased = Decision(commit=True, drop=late), late + 1 if late else 0, rules.lease < math.inf
 
     def decide(book: Book) -> Decision:
         if book.asking:
@@ -130,18 +142,24 @@ def _rounds(name: str, rules: _Rules) -> Policy:
             start = book.opened_at + t_break
             return ask if book.now >= start else Decision(0, start)
         if selected < fewest:  # what came late would be lost with the round
-            return commit if late and book.arrived >= rules.success(book.wanted) else Decision(abandon=few, drop=drop)
+            enough = late and book.arrived >= rules.success(book.wanted)
+            return rules.closed(book, commit if enough else Decision(abandon=few, drop=drop))
         end = book.first_sent_at + seconds if waits or book.due is None else book.due
+        if leased:
+            end = min(end, book.sent_at + rules.lease)
         arrived, running = (book.own_arrived, book.own_running) if late else (book.arrived, book.running)
         if book.now < end and arrived < math.ceil(share * selected - 1e-9) and running:
             return _wait_until(end)
         need = rules.need(book.wanted, selected)
         if book.arrived < need:
-            return Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop)
-        return commit
+            return rules.closed(book, Decision(abandon=f"{book.arrived} of at least {need} reports arrived", drop=drop))
+        return rules.closed(book, commit)
 
-    patience = math.inf if late else seconds
-    return Policy(name, decide, cohort, least=least, patience=patience, doubts=_doubts(rules))
+    longest = min(seconds, rules.lease)
+    return Policy(
+        name, decide, cohort, least=least, patience=math.inf if late else longest, doubts=_doubts(rules),
+        limit="lease" if leased else "seconds", endless=longest == math.inf,
+    )  # fmt: skip
 
 
 def _doubts(rules: _Rules) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from fedfleet.core.events import (
     Evaluated,
     Event,
     ModelCommitted,
+    PaceSet,
     Probed,
     ReportRejected,
     ReportsGathered,
@@ -84,6 +85,7 @@ class Kind:
     SPENT = 14
     STRUCK = 15
     UNWANTED = 16
+    PACED = 17
     NOTE = 99  # a remark for people about how the run was carried out: no event, and not digested
 
 
@@ -194,6 +196,8 @@ def _encode_one(event: Event) -> Row:
             )  # fmt: skip
         case ReportRejected():
             return Row(t, Kind.REJECTED, task=event.task, client=event.client, body=event.reason)
+        case PaceSet():
+            return Row(t, Kind.PACED, a=event.seconds, body=event.name)
         case RoundFailed():
             return Row(t, Kind.FAILED, event.round, body=event.reason)
         case ModelCommitted():
@@ -320,6 +324,8 @@ def _decode_one(row: Row) -> Event:
             return Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores)
         case Kind.REJECTED:
             return ReportRejected(t, row.task, row.client, text)
+        case Kind.PACED:
+            return PaceSet(t, text, _number(row.a))
         case Kind.FAILED:
             return RoundFailed(t, row.round, text)
         case Kind.COMMITTED:

@@ -18,8 +18,9 @@ from fedfleet.runtime.lock import LOCK
 
 SEAL = "seal.json"
 _FORM = "fedfleet/seal@1"
-# The report is drawn from the rest, and can be drawn again at any time.
-_UNSEALED = {SEAL, LOCK, "report.html"}
+# Pages are drawn from the rest, and can be drawn again at any time. Counterfactuals are runs of their own, each with its seal.
+_UNSEALED = {SEAL, LOCK, "report.html", "explain.html"}
+COUNTERFACTUALS = "counterfactuals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def files_of(folder: Path) -> list[str]:
     """The files of a run that a seal covers, by their path inside the folder."""
     found = (p for p in folder.rglob("*") if p.is_file() and p.suffix != ".part")
     names = sorted(p.relative_to(folder).as_posix() for p in found)
-    return [n for n in names if n not in _UNSEALED]
+    return [n for n in names if n not in _UNSEALED and not n.startswith(f"{COUNTERFACTUALS}/")]
 
 
 def hashes(folder: Path, names: Iterable[str]) -> dict[str, str]:

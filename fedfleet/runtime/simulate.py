@@ -65,13 +65,17 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Arrivals:
-    """The tasks of one wave in the order in which they will end, as plain columns; `at` is the next one."""
+    """The tasks of one wave in the order in which they will end, as plain columns; `at` is the next one.
+
+    `plain`: every report comes, and once.
+    """
 
     times: list[float]
     tasks: list[int]
     clients: list[int]
     seconds: list[float]
     bytes_up: list[float]
+    plain: bool = True
     at: int = 0
 
 
@@ -342,7 +346,8 @@ def enqueue(sim: Simulation, wave: Wave) -> None:
     ends = np.where(trip.lost, trip.stops, trip.comes)
     order = np.argsort(ends, kind="stable")
     columns = (ends, tasks, wave.asked.clients, ends - wave.time, trip.cost.bytes_up)
-    arrivals = Arrivals(*(column[order].tolist() for column in columns))
+    plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
+    arrivals = Arrivals(*(column[order].tolist() for column in columns), plain=plain)
     heapq.heappush(sim.queue, (arrivals.times[0], ENDS, wave.first, arrivals))
 
 
@@ -351,6 +356,9 @@ def ended(sim: Simulation, first: int, at: int, item: Arrivals) -> Fact | None:
     time, task, client, seconds = item.times[at], item.tasks[at], item.clients[at], item.seconds[at]
     if task not in sim.state.running:
         return None  # dropped meanwhile
+    if item.plain:
+        sim.busy[client] = False
+        return TaskArrived(time, task, client, seconds, item.bytes_up[at])
     trip, slot = sim.trips[first], task - first
     if trip.lost[slot]:
         if trip.noticed[slot]:

@@ -168,7 +168,8 @@ def _spent(world: World, wave: Wave, trip: Trip, slots: Ints, took: Floats) -> d
         stop = wave.time + np.minimum(took, stops)[part]
         worked[part] = np.minimum(worked[part], worked_until(world.states, clients[part], wave.time, stop))
     stages = {name: np.where(able, column[slots], 0.0) for name, column in trip.stages.items()}
-    found = until(stages, worked)
+    # Whoever finished spent what the stages say to the last bit; differences of sums would not.
+    found = {name: np.where(whole, stages[name], column) for name, column in until(stages, worked).items()}
     share = np.divide(worked, trip.seconds[slots], out=np.zeros(len(slots)), where=able & (trip.seconds[slots] > 0))
     # Where a task was lost says how much of each stage was done, also of one that takes no time.
     struck = lost & able & (took >= stops)

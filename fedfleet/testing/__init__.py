@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fedfleet.testing.sources import (
         check_data_source,
         check_device_source,
+        check_energy_source,
         check_fault_source,
         check_partition,
         check_state_source,
@@ -31,6 +32,7 @@ _HOMES = {
     "sources": (
         "check_data_source",
         "check_device_source",
+        "check_energy_source",
         "check_fault_source",
         "check_partition",
         "check_state_source",
@@ -43,6 +45,7 @@ __all__ = [
     "check_codec",
     "check_data_source",
     "check_device_source",
+    "check_energy_source",
     "check_executor",
     "check_fault_source",
     "check_fold",

@@ -1,4 +1,4 @@
-"""Conformance of the sources that make a world: devices, states, faults, data."""
+"""Conformance of the sources that make a world: devices, states, faults, data, energy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fedfleet.core.meeting import Earliest
 from fedfleet.core.parts import Task
 from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys
-from fedfleet.core.sources import DataSource, DeviceSource, FaultSource, Mishaps, StateSource
-from fedfleet.core.spending import STAGES
+from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultSource, Mishaps, StateSource
+from fedfleet.core.spending import STAGES, Spent
 from fedfleet.world.partitions import PartitionRecipe, hold
 
 
@@ -75,6 +75,29 @@ def _check_earliest(source: StateSource, earliest: Earliest, among: Bools, n: in
         for later in (start + 0.4 * (moment - start), moment):
             assert earliest(among, n, later, until) == moment, "looked for later, the same moment must be found"
         assert earliest(among, n, start, moment) == math.inf, "a moment must come before `until`"
+
+
+def check_energy_source(source: EnergySource, clients: int) -> None:
+    """No work draws nothing, more work no less; charges are finite, one per task, and follow from client, work and start alone."""
+    everyone, starts = np.arange(clients), np.linspace(0.0, 3 * 86400.0, clients)
+    work: Spent = {stage: 1.0 + ((everyone + 3 * place) % 7).astype(np.float64) for place, stage in enumerate(STAGES)}
+    first = {name: values.copy() for name, values in source.charges(everyone, work, starts).items()}
+    again = source.charges(everyone, work, starts)
+    some = source.charges(everyone[::2], {stage: took[::2] for stage, took in work.items()}, starts[::2])
+    more = source.charges(everyone, {stage: 2.0 * took for stage, took in work.items()}, starts)
+    for name, values in first.items():
+        assert name not in STAGES, f"{name!r} is a stage: a source charges what stages cost"
+        assert values.shape == (clients,) and np.isfinite(values).all(), f"{name} must be one finite number per task"
+        assert (values >= 0).all(), f"{name} must not be negative: work charges no battery"
+        assert np.array_equal(values, again[name]), "asked twice, answered differently"
+        assert np.array_equal(values[::2], some[name]), "a client's charge must not depend on who else is asked"
+        assert (more[name] >= values).all(), "more work must not draw less"
+    for idle in ({}, {stage: np.zeros(clients) for stage in STAGES}):
+        found = source.charges(everyone, idle, starts)
+        assert not any(values.any() for values in found.values()), "no work must draw nothing"
+    for stage, took in work.items():
+        found = source.charges(everyone, {stage: took}, starts)
+        assert all((found[n] <= first[n]).all() for n in found), f"{stage} alone must not draw more than everything"
 
 
 def check_fault_source(source: FaultSource, clients: int) -> None:

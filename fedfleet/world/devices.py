@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedfleet.core.cost import stage_seconds
+from fedfleet.core.cost import TRAINING_PASSES, stage_seconds
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import DeviceTable
+from fedfleet.core.fleet import DeviceTable, take_devices
 from fedfleet.core.limits import Kinds, NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
@@ -20,6 +22,8 @@ from fedfleet.world.bases import load_devices
 from fedfleet.world.samplers.dpgmm import Support, sample_dpgmm
 
 DeviceRecipe = Callable[[Keys, int], DeviceSource]
+# The work by which devices are compared: a batch of so many samples, and so many bytes each way.
+BATCH, TRANSFER = 20, 1e7
 
 
 def homogeneous(
@@ -96,7 +100,23 @@ def fixed_devices(
             seconds_per_batch=per_batch[clients],
         )  # fmt: skip
 
-    return staged(stages, kinds)
+    def best() -> DeviceSource:
+        link, work = fastest(1.0 / down + 1.0 / up, down), fastest(batch_seconds(per_sample, per_batch), per_sample)
+        speeds = np.broadcast_to(down[link], len(down)), np.broadcast_to(up[link], len(up))
+        times = np.broadcast_to(per_sample[work], len(down)), np.broadcast_to(per_batch[work], len(down))
+        return fixed_devices(*speeds, *times, kinds, keys=keys, seed=seed, jitter=jitter)
+
+    return staged(stages, kinds, None, best)
+
+
+def fastest(seconds: Floats, then: NDArray[Any]) -> int:
+    """The place of the smallest number; among equals that of the smallest in `then`, so that no order of clients decides."""
+    return int(np.lexsort((then, seconds))[0])
+
+
+def batch_seconds(per_sample: Floats, per_batch: Floats) -> Floats:
+    """What a training batch of usual size takes: by this processors are compared."""
+    return TRAINING_PASSES * BATCH * per_sample + per_batch
 
 
 def device_file(path: str) -> DeviceRecipe:
@@ -166,9 +186,36 @@ def table_devices(table: DeviceTable, keys: Keys, seed: int) -> DeviceSource:
             cost, down, up, table.seconds_per_sample[rows], latency, seconds_per_batch=table.seconds_per_batch[rows]
         )
 
-    return staged(
-        stages, SharedNames(table.ids, everyones_row(table.of, len(table.ids))[: len(keys)]), memory_of(table)
-    )
+    everyones = everyones_row(table.of, len(table.ids))[: len(keys)]
+
+    def best() -> DeviceSource:
+        return table_devices(best_of(table, np.unique(everyones).astype(np.int64), len(keys)), keys, seed)
+
+    return staged(stages, SharedNames(table.ids, everyones), memory_of(table), best)
+
+
+def best_of(table: DeviceTable, rows: Ints, clients: int) -> DeviceTable:
+    """A table that gives all clients the fastest link and the fastest processor among these rows, by their mean times."""
+    bits = 8.0 / 1000.0
+    down = _span_means(bits * TRANSFER / table.down, table.down_offsets)
+    up = np.where(np.diff(table.up_offsets) > 0, _span_means(bits * TRANSFER / table.up, table.up_offsets), down)
+    links = (down + up + table.latency.mean(axis=1))[rows]
+    works = batch_seconds(table.seconds_per_sample, table.seconds_per_batch)[rows]
+    link, work = rows[fastest(links, table.ids[rows])], rows[fastest(works, table.ids[rows])]
+    one = take_devices(replace(table, of=None), np.array([link]))
+    return replace(
+        one, seconds_per_sample=table.seconds_per_sample[[work]], seconds_per_batch=table.seconds_per_batch[[work]],
+        of=np.zeros(clients, np.int32),
+    )  # fmt: skip
+
+
+def _span_means(values: Floats, offsets: Ints) -> Floats:
+    """The mean of each row's span; NaN of an empty one."""
+    some = np.diff(offsets) > 0
+    found = np.full(len(some), np.nan)
+    if some.any():
+        found[some] = np.add.reduceat(values, offsets[:-1][some]) / np.diff(offsets)[some]
+    return found
 
 
 def memory_of(table: DeviceTable) -> Callable[[Ints], Floats] | None:
@@ -190,4 +237,8 @@ def levelled(source: DeviceSource) -> DeviceSource:
 
     known = source.memory_mb
     memory_mb = None if known is None else lambda clients: known(np.full(len(clients), median))
-    return staged(stages, [source.kinds[median]] * n, memory_mb)
+    kinds: Sequence[str] = [source.kinds[median]] * n
+    if isinstance(source.kinds, SharedNames):  # whoever names another kind of this fleet names one that there is
+        kinds = SharedNames(source.kinds.names, np.full(n, source.kinds.of[median]))
+    alike = staged(stages, kinds, memory_mb, lambda: alike)
+    return alike

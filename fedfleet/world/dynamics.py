@@ -9,7 +9,7 @@ from fedfleet.core.limits import Fraction, NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.spending import Spent, staged, stages_of
+from fedfleet.core.spending import Spent, best_said, staged, stages_of
 from fedfleet.world.devices import DeviceRecipe
 
 
@@ -24,8 +24,9 @@ def mobile(
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        inner = devices(keys, seed)
+        return moving(devices(keys, seed), keys, seed)
 
+    def moving(inner: DeviceSource, keys: Keys, seed: int) -> DeviceSource:
         def stages(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Spent:
             found = stages_of(inner, clients, cost, start, tasks)
             omega = coefficient(1.0 + sd * normals(seed, "omega", keys[clients], tasks))
@@ -33,7 +34,9 @@ def mobile(
             slower = {"download": omega, "upload": omega, "compute": capability}
             return {name: took / slower[name] if name in slower else took for name, took in found.items()}
 
-        return staged(stages, inner.kinds, inner.memory_mb)
+        found = best_said(inner)
+        best = None if found is None else lambda: moving(found(), keys, seed)
+        return staged(stages, inner.kinds, inner.memory_mb, best)
 
     return recipe
 
@@ -58,6 +61,7 @@ def state_only(
             compute = TRAINING_PASSES * cost.samples * seconds_per_sample + batches * seconds_per_batch
             return {"download": half, "compute": compute, "upload": half}
 
-        return staged(stages, ["one"] * len(keys))
+        one = staged(stages, ["one"] * len(keys), best=lambda: one)  # which all have already
+        return one
 
     return recipe

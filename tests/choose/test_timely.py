@@ -1,5 +1,8 @@
 """In time: portions that just fit, whole work for whoever needs no less, and nobody who cannot."""
 
+from dataclasses import replace
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,12 +10,12 @@ from hypothesis import strategies as st
 
 from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.spec import resolve
-from fedfleet.choose.timely import SEES, portions, timely
+from fedfleet.choose.timely import SEES, passes, portions, timely, timely_interval
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import ModelCommitted, TasksDropped
+from fedfleet.core.events import ModelCommitted, TasksDropped, TasksSent
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import Roster
 from fedfleet.engine.coordinator import begin
@@ -112,3 +115,66 @@ def test_a_run_in_which_nobody_is_late():
 def test_on_a_real_network_it_says_that_nobody_can_foresee_seconds():
     with pytest.raises(BadInput, match="nobody can foresee"):
         check_servable(assemble(resolve(SPEC)).plan, 40)
+
+
+# ---- the paper's interval ---------------------------------------------------------------------------------------------
+
+
+def seen_with(steps, *totals):
+    given_ = roster(*totals)
+    return replace(given_, stats={**given_.stats, "steps": np.full(len(totals), steps)})
+
+
+def test_the_interval_is_the_kth_smallest_time_and_work_fits_it():
+    # Half of each total is computing, half transfer. T = 20: (20 - 5) / 5 = 3 passes; one; one of a half, or what fits.
+    given_ = seen_with(7.0, 10.0, 40.0, np.inf, 20.0)
+    asked = timely_interval(k=2).pick({}, given_, 4, Draw(1, 0))
+    assert dict(zip(asked.clients.tolist(), asked.steps.tolist(), strict=True)) == {0: 21, 3: 0, 9: 0}
+    assert dict(zip(asked.clients.tolist(), asked.settings["portion"], strict=True)) == {0: 1.0, 3: 0.5, 9: 1.0}
+    assert asked.due == pytest.approx(20.0) and asked.due > 20.0
+    fits = timely_interval(k=2, portion="in_time").pick({}, given_, 4, Draw(1, 0))
+    assert dict(zip(fits.clients.tolist(), fits.settings["portion"], strict=True)) == pytest.approx(
+        {0: 1.0, 3: 1 / 7, 9: 1.0}
+    )
+    few = timely_interval(k=2, portion="in_time", least=0.2).pick({}, given_, 4, Draw(1, 0))
+    assert sorted(few.clients.tolist()) == [0, 9] and few.due == asked.due
+    assert timely_interval(k=2, most_passes=2).pick({}, given_, 4, Draw(1, 0)).steps.max() == 14
+
+
+def test_with_k_at_the_cohort_everyone_does_the_whole_work_or_more():
+    given_ = seen_with(3.0, *np.linspace(1.0, 9.0, 30))
+    asked = timely_interval(k=7).pick({}, given_, 7, Draw(4, 2))
+    assert asked.clients.tolist() == uniform().pick({}, given_, 7, Draw(4, 2)).clients.tolist()
+    assert set(asked.settings["portion"]) == {1.0}
+    total = np.linspace(1.0, 9.0, 30)[asked.clients // 3]
+    expected = np.maximum(np.floor((total.max() - total / 2) / (total / 2) + 1e-9), 1.0)
+    assert asked.steps.tolist() == [0 if e == 1.0 else 3 * e for e in expected]
+    assert timely_interval(k=99).pick({}, given_, 7, Draw(4, 2)).due == asked.due
+
+
+def test_steps_that_nobody_can_foresee_are_left_to_the_algorithm():
+    asked = timely_interval(k=2).pick({}, seen_with(np.nan, 10.0, 40.0), 2, Draw(1, 0))
+    assert asked.steps.tolist() == [0, 0]
+    assert len(timely_interval().pick({}, seen_with(1.0, np.inf), 1, Draw(1, 0)).clients) == 0
+
+
+@given(times, times, st.floats(0.0, 5.0), st.floats(1.0, 300.0))
+def test_as_many_passes_as_fit(compute, transfer, latency, seconds):
+    columns = (compute + latency, transfer + latency, latency, latency)
+    (found,) = passes(*(np.array([v]) for v in columns), seconds=seconds)
+    assert found >= 1
+    if found > 1:
+        assert found * compute + transfer + latency <= seconds + 1e-6 * (1 + compute)
+
+
+def test_a_run_by_intervals_has_k_reports_and_those_who_fit():
+    spec = {**SPEC, "choose": {"use": "timely_interval", "k": 4, "portion": "in_time", "least": 0.15, "most_passes": 3}}
+    setup, events = assemble(resolve(spec)), []
+    with executing(setup) as execute:
+        simulate(setup.plan, setup.world, execute, watch=events.extend)
+    sent, made = only(TasksSent, events), only(ModelCommitted, events)
+    assert len(made) == 4 and all(e.folded >= 4 for e in made)
+    assert not only(TasksDropped, events), "who was asked is in time"
+    assert any(e.steps.any() for e in sent) and any((e.settings["portion"] < 1.0).any() for e in sent)
+    assert all(later.time - e.time <= e.due + 20.0 + 1e-6 for e, later in pairwise(sent))
+    assert len({e.due for e in sent}) > 1, "each round has its own interval"

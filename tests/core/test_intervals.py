@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.intervals import finish_after, ready_until
+from fedfleet.core.intervals import finish_after, ready_seconds, ready_until
 from tests.worlds import spans_within, traces_of
 
 laws = settings(deadline=None, derandomize=True, max_examples=150)
@@ -136,3 +136,14 @@ def test_bad_intervals_are_refused_by_client(bad, period, why):
     fine = ((0.0, 5.0),)
     with pytest.raises(BadInput, match=f"client 1: .*{why}"):
         traces_of([fine, bad, fine], [10.0, period, 10.0])
+
+
+@laws
+@given(spans_within(24), st.integers(-30, 30), st.integers(0, 60), st.integers(0, 60))
+def test_ready_seconds_are_what_one_counts(spans, start, time, seconds):
+    counted = sum(is_ready(spans, 24, start, time + k) for k in range(seconds))
+    t = traces_of([spans], [24.0], [float(start)])
+    found = ready_seconds(t, np.array([0]), float(time), np.array([float(time + seconds)]))
+    assert found.tolist() == [counted]
+    ends = finish_after(t, np.array([0]), float(time), np.array([float(counted)]))
+    assert ready_seconds(t, np.array([0]), float(time), ends).tolist() == [counted]

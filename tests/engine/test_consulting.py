@@ -1,6 +1,7 @@
 """Whoever breaks the rules is named: the runtime, the policy or the selector."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
+    PaceSet,
     TaskArrived,
     TasksSent,
     TimerFired,
@@ -127,3 +129,16 @@ def test_an_error_of_our_own_is_not_wrapped():
 
     with pytest.raises(BadInput, match=r"^loss: there is none$"):
         after(toy_plan(policy(refuse), 4), [EVALUATED])
+
+
+def test_what_a_policy_shows_of_its_memory_is_told_when_it_changes():
+    def decide(book):
+        count, wait = book.kept
+        if count >= 3:
+            return Decision(abandon="done", keep=(0.0, wait))
+        return Decision(wake_at=book.now + wait, keep=(count + 1, wait * 2 if count == 1 else wait))
+
+    plan = toy_plan(replace(policy(decide), initial=(0.0, 5.0), shows=(("wait", 1),)), 4, stop=Stop(rounds=1))
+    events, _ = events_of(plan, world_of(even_fleet(4)))
+    assert only(PaceSet, events) == [PaceSet(0.0, "wait", 5.0), PaceSet(5.0, "wait", 10.0)]
+    assert type(events[1]) is PaceSet, "the first follows the beginning of the run"

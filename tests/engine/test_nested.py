@@ -12,6 +12,7 @@ from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Job, Offer
 from fedfleet.core.records import ServerState, whole_work
 from fedfleet.core.rng import client_keys
+from fedfleet.core.spending import STAGES
 from fedfleet.engine.nested import (
     EDGE,
     SLOTS,
@@ -20,6 +21,7 @@ from fedfleet.engine.nested import (
     memory_after,
     nested,
     turn_seconds,
+    turn_spent,
     turn_stats,
     visits_of,
 )
@@ -62,7 +64,7 @@ def edge_job(slots, able=ABLE, *, rule=None, memory=(), scale=1.0, algorithm=Non
 def seconds_of_turn(job, **turn):
     visit = visits_of([job])[0]
     turn.setdefault("syncs", (Sync(np.arange(len(visit.rows)), visit.rows),))
-    return turn_seconds(job, visit, Turn(visit.rows, **turn))
+    return turn_seconds(turn_spent(job, visit, Turn(visit.rows, **turn)))
 
 
 TWO = edge_job([0] * 10 + [1] * 3)
@@ -131,14 +133,77 @@ def test_faster_devices_shorten_a_turn_by_as_much(case, factor, latency):
 
 
 @LAWS
-@given(turns())
-def test_devices_without_latency_take_to_the_last_bit_what_they_took_before_there_was_any(case):
+@given(turns(), st.floats(0.0, 10.0), st.integers(1, 3))
+def test_the_stages_of_a_turn_add_up_to_its_seconds_to_the_last_bit(case, latency, times):
     able, slots, (planning, exchange) = case
-    job, sizes = edge_job(slots, able), np.bincount(slots)
-    moved = 8000.0 / able.down_bps + 8000.0 / able.up_bps
-    busy = exchange + (moved + 3.0 * (EPOCHS * sizes.astype(float)) * able.seconds_per_sample)
-    by_hand = planning + busy.max() + 8000.0 / able.down_bps.max() + 8000.0 / able.up_bps.max()
-    assert seconds_of_turn(job, planning=planning, exchange=exchange) == by_hand
+    able = replace(able, latency=latency * able.seconds_per_sample, seconds_per_batch=latency)
+    job, sizes = edge_job(slots, able), np.bincount(slots).astype(float)
+    visit = visits_of([job])[0]
+    syncs = (Sync(np.arange(len(visit.rows)), visit.rows),) * times
+    spent = turn_spent(job, visit, Turn(visit.rows, syncs, planning, exchange))
+    assert set(spent) <= set(STAGES)
+    assert sum(spent[stage] for stage in STAGES if stage in spent) == turn_seconds(spent)
+    # By hand: the last device of each average, and the best connected one to the server.
+    batches = EPOCHS * np.ceil(sizes / 2)
+    work = 3.0 * (EPOCHS * sizes) * able.seconds_per_sample + latency * batches
+    busy = 8000.0 / able.down_bps + 8000.0 / able.up_bps + able.latencies() + work
+    first, later = (exchange + busy).max(), busy.max()
+    up, down, trip = best_link(0, able)
+    by_hand = planning + first + (times - 1) * later + 8000.0 / down + 8000.0 / up + trip
+    assert turn_seconds(spent) == pytest.approx(by_hand, rel=1e-12)
+
+
+def test_the_stages_are_those_of_the_device_that_is_waited_for():
+    visit = visits_of([TWO])[0]
+    turn = Turn(visit.rows, (Sync(np.array([0, 1]), visit.rows),), planning=7.0, exchange=np.array([2.0, 5.0]))
+    # Device 0: exchange 2, model down and up 4 + 8, training 6: 20. Device 1 takes 17. It alone has the better link upwards.
+    spent = turn_spent(TWO, visit, turn)
+    assert spent == pytest.approx(
+        {
+            "latency": 0.0,
+            "download": 1.0,
+            "planning": 7.0,
+            "exchange": 2.0,
+            "averaging": 12.0,
+            "compute": 6.0,
+            "upload": 2.0,
+        }
+    )
+
+
+def drawing(log):
+    def draws(devices, spent, time):
+        log.append((time, {stage: took.tolist() for stage, took in spent.items() if took.any()}))
+        return {"joules": float(sum(took.sum() for took in spent.values()))}
+
+    return draws
+
+
+def test_all_devices_of_a_turn_are_charged_and_those_that_carry_the_model_to_the_server_too():
+    log = []
+    inside = replace(TWO.local, fleet=replace(TWO.local.fleet, draws=drawing(log)))
+    job = replace(TWO, local=inside, time=50.0)
+    visit = visits_of([job])[0]
+    turn = Turn(visit.rows, (Sync(np.array([0, 1]), visit.rows),), planning=7.0, exchange=np.array([2.0, 5.0]))
+    spent = turn_spent(job, visit, turn)
+    # One watt for everything but planning: 20 and 17 seconds of the two devices, and 3 on the way to the server.
+    assert spent["joules"] == pytest.approx(20.0 + 17.0 + 3.0)
+    assert [time for time, _ in log] == [50.0, 50.0]
+    assert log[0][1] == {"download": [0.0, 1.0], "upload": [0.0, 2.0]}
+    assert log[1][1]["exchange"] == [2.0, 5.0]
+    assert turn_seconds(spent) == turn_seconds(turn_spent(TWO, visit, turn)), "joules take no time"
+
+
+def test_equals_are_told_apart_by_their_keys_whatever_their_order():
+    # Both take 12 s: the first by its link, the second by its work. Whose stages are said follows the key.
+    able = Abilities(np.array([0.0, 0.5]), np.array([1000.0, 4000.0]), np.array([2000.0, 8000.0]))
+    found = []
+    for keys in (np.array([1, 2], np.uint64), np.array([2, 1], np.uint64)):
+        job = edge_job([0] * 4 + [1] * 3, able)
+        job = replace(job, local=replace(job.local, fleet=replace(job.local.fleet, keys=keys)))
+        visit = visits_of([job])[0]
+        found.append(turn_spent(job, visit, Turn(visit.rows, (Sync(np.array([0, 1]), visit.rows),)))["compute"])
+    assert found == [0.0, 9.0]
 
 
 @LAWS

@@ -5,6 +5,7 @@ What is registered later is walked too; whatever cannot be told without training
 
 import itertools
 import os
+from pathlib import Path
 
 import pytest
 
@@ -26,10 +27,19 @@ BASE = {
 # What to give policies, where it is not a cohort of four; late reports are folded where a policy can let them in.
 POLICIES = {
     "overcommit": {"policy": {"use": "deadline", "cohort": 3, "seconds": 60.0}},
+    "semi_async": {"period": 30.0, "concurrency": 4, "refill": 10.0},
+    "first_of": {"first": {"use": "timeout", "cohort": 4}, "second": {"use": "deadline", "cohort": 4, "seconds": 90.0}},
     "deadline": {"cohort": 4, "seconds": 60.0, "max_staleness": 2},
     "buffered": {"k": 2, "concurrency": 4, "max_staleness": 5, "lease": 3600.0, "refill": 10.0},
 }
 
+# What to give selectors, where their defaults name nobody or say little of them.
+SELECTORS = {
+    "only": {"ids": [0, 2, 3, 5, 7, 8, 9, 11], "selector": {"use": "flame", "energy": True}},
+    "tifl": {"tiers": 3, "mode": "adaptive", "every": 2},
+    "explore": {"share": 0.5, "selector": {"use": "power_of_choice", "d": 6}},
+    "fair": {"cap": 2.0, "selector": {"use": "explore", "share": 0.3}},
+}
 
 LIGHT_WORK = {"fedrep": {"head_epochs": 1}}  # so that someone makes it within a minute
 
@@ -39,6 +49,13 @@ CHOSEN = {"timelyfl": {"choose": {"use": "timely", "seconds": 15.0, "least": 0.0
 # What may be put around any algorithm, with what it cannot do without.
 AROUND = {"fold": "folds", "attack": "attacks", "private": "privacy"}
 NEEDED = {"gaussian": {"cohort": 4}, "tree": {"cohort": 4}, "krum": {"f": 0}, "multi_krum": {"f": 0}}
+
+# What devices draw, by kind where that is asked for.
+ENERGY = {
+    "per_kind": {"watts": {"slow": {"compute": 2.0}, "fast": {"compute": 6.5}}},
+    "energy_file": {"path": "watts.json"},
+    "carbon": {"energy": {"use": "phones", "link": "4g"}, "swing": 100.0},
+}
 
 
 FAULTS = {"all_of": {"faults": ["lossy", "crashes", "delayed", "repeated", "slowed", {"use": "outages", "rate": 0.5}]}}
@@ -63,11 +80,17 @@ def cases():
         for a, p in itertools.product(names("algorithms"), names("policies"))
         if p == "deadline" or a == "fedavg" or os.environ.get("FEDFLEET_SOAK")
     }
-    found |= {f"fedavg {s}": {"choose": s, "pace": paced("deadline")} for s in names("selectors")}
+    found |= {
+        f"fedavg {s}": {"choose": {"use": s, **SELECTORS.get(s, {})}, "pace": paced("deadline")}
+        for s in names("selectors")
+    }
     coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}
     found["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):
         found[f"edge {edge}"] = {"edge": edge, "pace": {"use": "readiness", "cohort": 2, "ready_share": 0.5}}
+    for name in names("energy"):
+        energy = {"use": name, **ENERGY.get(name, {})}
+        found[f"energy {name}"] = {"pace": paced("deadline"), "world": {**BASE["world"], "energy": energy}}
     for key, name in ((key, name) for key, kind in AROUND.items() for name in names(kind)):
         algorithm = {"use": "fedavg", key: {"use": name, **NEEDED.get(name, {})}}
         found[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
@@ -83,9 +106,10 @@ CASES = cases()
 
 
 @pytest.mark.parametrize(("name", "more", "execute"), CASES, ids=[c[0] for c in CASES])
-def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_path):
-    users = {"users": {"use": "households"}} if "edge" in more else {}
-    world = {**BASE["world"], **users, **more.get("world", {})}
+def test_what_is_registered_can_be_audited_and_resumed(name, more, execute, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("watts.json").write_text('{"format": "fedfleet/energy@1", "watts": {"slow": {"compute": 3}}}')
+    world = {**BASE["world"], **more.get("world", {}), **({"users": {"use": "households"}} if "edge" in more else {})}
     spec = {**BASE, **more, "world": world, "run": {**BASE["run"], "execute": execute}}
     straight = perform(resolve(spec), tmp_path / "straight")
     assert straight.metrics["commits"], "a run without a model proves nothing"

@@ -10,8 +10,11 @@ from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
 from fedfleet.pace.buffered import buffered
+from fedfleet.pace.first_of import first_of
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.pace.semi_async import semi_async
+from fedfleet.pace.timeout import timeout
 from fedfleet.runtime import journal
 from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
@@ -41,6 +44,25 @@ GOLDEN = {
         buffered(k=3, concurrency=4, max_staleness=2, lease=32.0, refill=2.0),
         "61ed24f2c9dab633d48977c657a887ef2cef84a35bfae9896d0143e7479441ff",
     ),
+    "leased": (
+        readiness(4, t_break=2.0, lease=24.0, ready_share=0.75, min_share=0.25),
+        "33b20e94345086493b7c8afbdf97a5cb35a2c570b91a2581e014c35f71db80f5",
+    ),
+    "timeout": (
+        timeout(3, seconds=8.0, step=2.0, quiet_rounds=1, most=1, t_break=2.0, min_share=1.0),
+        "4e84c336f025a4e60fa849ffa99dc08c65b6bba65800ba08b69915d92712e34d",
+    ),
+    "semi_async": (
+        semi_async(16.0, 1, concurrency=4, refill=2.0),
+        "46e0f4d133c6735349b3bae71ae951b04e657efa53601c621fca71903e055de8",
+    ),
+    "first_of": (
+        first_of(
+            timeout(3, goal=3, seconds=8.0, step=2.0, quiet_rounds=1, most=2, t_break=2.0),
+            deadline(3, seconds=32.0, min_share=0.5),
+        ),
+        "c6ca6e6250482abf30067910b3a2c778f25a6b00a3931ee02d1aa77601aef946",
+    ),
 }
 
 
@@ -65,5 +87,6 @@ def test_the_journal_is_what_it_was(name, tmp_path):
     assert usual - seen == ({"RoundFailed"} if name == "buffered" else set()), (
         "who replaces what it loses does not fail"
     )
+    assert name not in ("timeout", "first_of") or "PaceSet" in seen
     assert journal.digest_of(path) == kept.digest
     assert kept.digest == expected

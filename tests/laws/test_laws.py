@@ -5,11 +5,13 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.events import (
     ModelCommitted,
+    PaceSet,
     ReportRejected,
     ReportsGathered,
     RoundFailed,
@@ -18,11 +20,20 @@ from fedfleet.core.events import (
     TaskLost,
     TasksDropped,
     TasksSent,
+    TasksSpent,
 )
 from fedfleet.core.records import Stop
+from fedfleet.core.registry import _BUILTIN
+from fedfleet.core.sources import FaultSource, Mishaps
+from fedfleet.measure.energy import energy
+from fedfleet.measure.spending import by_fate, spending
+from fedfleet.measure.tasks import RUNNING, task_table
+from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.testing.toys import consensus
+from fedfleet.world.energy import phones
 from tests.worlds import (
+    PACES,
     doubled,
     even_fleet,
     events_of,
@@ -44,6 +55,13 @@ def run(fleet, pace, *, horizon=1e7, scale=1.0, rounds=5, algorithm=None, eager=
     stop = Stop(rounds=rounds, virtual_seconds=horizon * scale)
     plan = toy_plan(pace.policy(scale), len(fleet), algorithm=algorithm, stop=stop, seed=seed)
     return events_of(plan, world_of(fleet), eager=eager)
+
+
+def drawing(fleet, pace, *, horizon=1e7, scale=1.0, tail=0.0):
+    """The events of a run whose devices draw power."""
+    plan = toy_plan(pace.policy(scale), len(fleet), stop=Stop(rounds=5, virtual_seconds=horizon * scale))
+    world = world_of(fleet)
+    return events_of(plan, replace(world, energy=phones(tail=tail)(world.devices, world.keys, 0)))[0]
 
 
 def shown(events, **how):
@@ -254,3 +272,88 @@ def test_whoever_needs_exactly_the_deadline_is_folded(clients, seconds):
     events, _ = events_of(plan, world_of(even_fleet(clients, seconds), steady=True))
     assert [e.folded for e in only(ModelCommitted, events)] == [clients] * 4
     assert not only(TasksDropped, events)
+
+
+def test_the_laws_are_about_every_registered_policy():
+    assert {*PACES, "overcommit"} == {*_BUILTIN["policies"], "eager_commits"}
+
+
+@law
+@given(fleets(), paces(), horizons, st.randoms(use_true_random=False))
+def test_joules_double_with_all_durations_follow_their_clients_and_change_nothing_else(fleet, pace, horizon, random):
+    once = drawing(fleet, pace, horizon=horizon)
+    assert shown(drawing(doubled(fleet), pace, horizon=horizon, scale=2.0)) == shown(once, scale=2.0)
+    order = list(range(len(fleet)))
+    random.shuffle(order)
+    assert shown(drawing(renamed(fleet, order), pace, horizon=horizon), names=order) == shown(once)
+    without = [
+        replace(e, spent={n: v for n, v in e.spent.items() if n != "joules"}) if isinstance(e, TasksSpent) else e
+        for e in once
+    ]
+    assert shown(without) == shown(run(fleet, pace, horizon=horizon)[0])
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_overcommitting_by_one_changes_nothing(fleet, pace, horizon):
+    stop, policy = Stop(rounds=5, virtual_seconds=horizon), replace(pace, factor=1.0).policy()
+    plain_, over = (
+        events_of(toy_plan(p, len(fleet), stop=stop), world_of(fleet))[0]
+        for p in (policy, overcommit(policy, factor=1.0))
+    )
+    assert shown(over[1:]) == shown(plain_[1:])
+
+
+@law
+@given(fleets(), paces("timeout"), horizons)
+def test_a_timeout_asks_nobody_twice_in_a_round_and_shows_its_waits(fleet, pace, horizon):
+    events, end = run(fleet, replace(pace, factor=1.0), horizon=horizon, rounds=8)
+    asked = Counter((e.round, c) for e in only(TasksSent, events) for c in e.clients.tolist())
+    assert set(asked.values()) <= {1}
+    waits = [e.seconds for e in only(PaceSet, events)]
+    assert all(pace.seconds / 2 <= s <= 4 * pace.seconds for s in waits)
+    assert waits[-1] == end.state.book.kept[0], "the journal tells the whole timeline"
+
+
+@law
+@given(fleets(), paces(), horizons)
+def test_every_task_that_ended_is_charged_once_and_joules_add_up(fleet, pace, horizon):
+    events = drawing(fleet, pace, horizon=horizon, tail=0.5)
+    told, tasks = only(TasksSpent, events), task_table(events)
+    charged = [task for e in told for task in e.tasks.tolist()]
+    assert sorted(charged) == np.flatnonzero(tasks.fate != RUNNING).tolist()
+    got = energy(events, tasks, spending(events, len(tasks.fate)))
+    each = sum(float(e.spent["joules"].sum()) for e in told if "joules" in e.spent)
+    assert (0.0 if got is None else got.useful + got.wasted) == pytest.approx(each)
+    fates = by_fate(tasks, spending(events, len(tasks.fate)))
+    elapsed = np.nansum(tasks.seconds)
+    assert sum(r["worked_seconds"] + r["waited_seconds"] for r in fates.values()) == pytest.approx(elapsed)
+
+
+def losing(fleet, often):
+    """The fleet as a world in which `often` of seven tasks are lost half-way without a word, and some reports come twice."""
+
+    def befall(clients, start, ends, tasks):
+        n, lost = len(clients), tasks * 3 % 7 < often
+        crash = np.where(lost, start + (ends - start) / 2, math.inf)
+        again = np.where(tasks % 5 == 0, 4.0, math.inf)
+        return Mishaps(np.full(n, -1), np.zeros(n), crash, np.zeros(n, np.bool_), np.zeros(n), again)
+
+    faults = FaultSource(lambda clients, start, tasks: np.ones(len(clients)), befall, silences=True)
+    return replace(world_of(fleet), faults=faults)
+
+
+@law
+@given(fleets(), paces(*sorted({*PACES} - {"eager_commits"})), st.sampled_from([2, 7]))
+def test_who_does_not_wait_for_ever_ends_though_reports_are_lost_without_a_word(fleet, pace, often):
+    policy = replace(pace, if_few="fail").policy()
+    plan = toy_plan(policy, len(fleet), stop=Stop(rounds=6, virtual_seconds=1e7))
+    events, _ = events_of(plan, losing(fleet, often))
+    if not policy.endless:
+        assert events[-1].reason == "rounds", "it never reached the horizon"
+        assert sum(isinstance(e, ModelCommitted | RoundFailed) for e in events) == 6
+    sent = sum(len(e.clients) for e in only(TasksSent, events))
+    ended = sum(isinstance(e, TaskArrived | TaskLost) for e in events) + sum(
+        len(e.tasks) for e in only(TasksDropped, events)
+    )
+    assert ended == sent

@@ -4,6 +4,7 @@ import numpy as np
 
 from fedfleet.measure.columns import client_columns, round_columns
 from tests.measure.journals import LOG, TASKS
+from tests.measure.test_spending import COSTS
 
 
 def same(column, *values):
@@ -38,6 +39,16 @@ def test_clients():
     same(got["dropped"], 0, 0, 0, 1, 0, 0)
     same(got["seconds"], 30.0, 60.0, 35.0, 30.0, 0.0, 0.0)
     same(got["accuracy"], 0.5, 0.0, 0.75, np.nan, np.nan, np.nan)
+
+
+def test_what_work_took_and_drew():
+    log = [*LOG, *COSTS]
+    rounds, clients = round_columns(log), client_columns(log)
+    same(rounds["worked"], 10 + 14 + 24 + 20, 15, 30 + 10, 0)
+    same(rounds["joules"], 75.0, 25.0, 50.0, 0.0)
+    same(clients["worked"], 10 + 15, 14 + 30, 24 + 10, 20, 0, 0)
+    same(clients["joules"], 35.0, 60.0, 40.0, 15.0, 0.0, 0.0)
+    assert np.isnan(round_columns(LOG)["joules"]).all() and np.isnan(client_columns(LOG)["worked"]).all()
 
 
 def test_totals_are_those_of_the_tasks():

@@ -16,6 +16,7 @@ from fedfleet.core.events import (
 from fedfleet.core.records import Stop
 from fedfleet.measure.failures import Cause, clock, cure, failures
 from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.pace.timeout import timeout
 from fedfleet.world.faults import lossy
 from tests.faulty import world_of as faulty_world
 from tests.worlds import Fleet, even_fleet, events_of, roster_of, toy_plan, world_of
@@ -40,6 +41,11 @@ def test_a_fleet_that_sleeps_has_too_few_and_the_cure_is_to_wait():
         ", or change world.states"
     )
     assert failures(ran(readiness(3, if_few="wait"), NIGHT)).causes == {}
+
+
+def test_a_timeout_that_saw_nobody_had_too_few():
+    assert failures(ran(timeout(3), NIGHT, 5)).causes == {Cause.FEW: 5}
+    assert failures(ran(timeout(3, seconds=5.0, most=0), even_fleet(3, 1e9), 5)).causes == {Cause.LATE: 5}
 
 
 def test_some_who_are_there_and_are_not_enough_are_counted():

@@ -1,11 +1,13 @@
 """The summary of a run says it all."""
 
+import json
 import math
 from dataclasses import replace
 
 from fedfleet.core.events import TaskLost
 from fedfleet.measure.summary import summary
 from tests.measure.journals import LOG
+from tests.measure.test_spending import COSTS
 
 
 def test_the_summary_says_it_all():
@@ -16,6 +18,16 @@ def test_the_summary_says_it_all():
     assert got["reports_rejected"] == 1
     assert got["virtual_seconds"] == 150.0
     assert got["staleness"] == [3, 1]
+    assert got["energy"] is None and got["abandoned_rounds"] == 1 and got["rebroadcasts"] == 0
+
+
+def test_the_summary_says_what_it_cost_and_is_ready_for_json():
+    got = summary([*LOG[:-1], *COSTS, LOG[-1]])
+    assert got["energy"] == {"joules": 150.0, "useful": 80.0, "wasted": 70.0, "probes": 0.0, "grams": 7.5}
+    assert got["wasted_bytes"] == 400.0 and got["stage_seconds"]["compute"] == 109.0
+    assert got["fates"]["dropped"]["worked_seconds"] == 20.0 and got["probes"]["asked"] == 0
+    assert got["targets"][-1]["accuracy"] == 0.9 and len(got["budgets"]["seconds"]) == 4
+    assert json.loads(json.dumps(got, allow_nan=False)) == got
 
 
 def test_a_task_that_could_not_be_done_wasted_no_time():

@@ -27,7 +27,9 @@ PARTS = {
 }  # fmt: skip
 NEEDED: dict[str, dict[str, Any]] = {
     "overcommit": {"policy": "readiness"},
+    "only": {"ids": [0, 1, 2, 5]},
     "mobile": {"devices": "spread"},
+    "equalled": {"devices": "spread"},
     "label_flip": {"of": "dirichlet"},
     "krum": {"f": 0},  # the cohorts here are small
     "multi_krum": {"f": 0},

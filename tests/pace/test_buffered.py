@@ -24,6 +24,7 @@ from fedfleet.core.records import NOTHING, Book, Decision, Stop
 from fedfleet.measure.participation import staleness_histogram
 from fedfleet.measure.tasks import task_table
 from fedfleet.pace.buffered import buffered
+from fedfleet.pace.rounds import readiness
 from tests.worlds import even_fleet, events_of, fleets, only, toy_plan, world_of
 
 law = settings(deadline=None, derandomize=True, max_examples=40)
@@ -177,3 +178,26 @@ def test_nobody_asks_twice_within_a_pause(fleet, concurrency, refill):
 def test_a_buffer_uses_more_of_the_clients_time_than_rounds_do_among_unlike_devices():
     found = utilisation(clients=30, concurrency=10)
     assert found["buffer"] > 1.2 * found["rounds"]
+
+
+@law
+@given(st.integers(1, 6), st.integers(0, 4), st.integers(1, 30), st.integers(1, 9))
+def test_a_buffer_as_large_as_the_cohort_among_equals_is_readiness(cohort, more, seconds, t_break):
+    # The pause of a buffer counts from the last broadcast, that of rounds from the last model; so its first is longer by a trip.
+    fleet = even_fleet(cohort + more, float(seconds))
+    rounds = run(readiness(cohort, t_break=float(t_break), min_clients=1), fleet, steady=True)
+    policy = buffered(k=cohort, concurrency=cohort, refill=float(seconds + t_break))
+    buffer = run(policy, fleet, steady=True)
+
+    def models(events, later):
+        return [(e.time + later, e.version, e.folded, e.model_hash) for e in only(ModelCommitted, events)]
+
+    assert models(buffer, 0.0) == models(rounds, float(seconds)) and len(only(ModelCommitted, buffer)) == 8
+    assert [e.clients.tolist() for e in only(TasksSent, buffer)] == [
+        e.clients.tolist() for e in only(TasksSent, rounds)
+    ]
+
+
+def test_what_is_known_of_it():
+    assert (buffered().endless, buffered(lease=80.0).endless, buffered().rounds) == (True, False, False)
+    assert buffered(lease=80.0, refill=2.0).patience == 92.0

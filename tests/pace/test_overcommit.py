@@ -11,6 +11,7 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision, Stop
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.pace.timeout import timeout
 from tests.worlds import even_fleet, events_of, only, toy_plan, world_of
 
 
@@ -139,3 +140,15 @@ def test_an_ask_that_outlives_its_round_keeps_its_numbers():
     policy.decide(Book(round=1, asking=True, wanted=6, selected=0, kept=sent["kept"]))
     policy.decide(Book(round=1, wanted=6, selected=6, kept=(1.0, 4.0, 0.0, 0.0)))
     assert [(b.wanted, b.selected) for b in seen[1:]] == [(4, 0), (4, 4)]
+
+
+def test_what_somebody_else_asked_for_is_shown_as_it_is():
+    seen = []
+    overcommit(spying(4, seen), factor=1.5).decide(Book(wanted=9, selected=9, kept=(0.0, 0.0, 0.0, 0.0)))
+    assert [(b.wanted, b.selected) for b in seen] == [(9, 9)]
+
+
+def test_its_parameters_are_named_where_they_are():
+    policy = overcommit(timeout(6, seconds=8.0), factor=1.5)
+    assert (policy.key, policy.limit, policy.holds_key) == ("policy.cohort", "policy.ceiling", "policy.goal")
+    assert policy.initial[policy.shows[0][1]] == 8.0

@@ -255,3 +255,34 @@ def test_no_staleness_allowed_is_the_run_that_it_was(make):
         events_of(toy_plan(p, 6, stop=Stop(rounds=6)), world_of(fleet))[0] for p in (make(4), make(4, max_staleness=0))
     )
     assert [shown(e) for e in plain] == [shown(e) for e in said]
+
+
+# ---- leases -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_ends_the_wait_for_a_report_that_never_comes():
+    policy = readiness(4, lease=100.0)
+    assert policy.decide(waiting(arrived=3, running=1)) == Decision(wake_at=120.0)
+    assert policy.decide(waiting(now=120.0, arrived=3, running=1)) == Decision(commit=True, drop=0)
+    assert policy.decide(waiting(now=120.0, running=4)).abandon == "0 of at least 1 reports arrived"
+    again = waiting(now=120.0, sent_at=50.0, arrived=3, running=1)  # somebody else asked for more
+    assert policy.decide(again) == Decision(wake_at=150.0)
+    assert readiness(4, lease=100.0).decide(waiting(due=50.0, now=60.0)) == Decision(wake_at=120.0)
+    assert (policy.patience, policy.limit, policy.endless) == (100.0, "lease", False)
+    assert readiness(4).endless and deadline(4, seconds=math.inf).endless and not deadline(4, max_staleness=2).endless
+
+
+def test_a_lease_gives_up_late_ones_too():
+    policy = readiness(4, lease=100.0, max_staleness=3)
+    done = {"arrived": 4, "own_arrived": 4, "running": 2, "own_running": 0}
+    assert policy.decide(late(**done)) == Decision(commit=True, drop=3, drop_before=-75.0)
+    over = late(now=120.0, arrived=3, own_arrived=3, running=3, own_running=1)
+    assert policy.decide(over) == Decision(commit=True, drop=0)
+
+
+def test_a_run_whose_reports_are_lost_goes_on_with_a_lease():
+    fleet = even_fleet(6, [2.0, 2.0, 2.0, 1e9, 1e9, 1e9])
+    for staleness in (0, 2):
+        policy = readiness(6, t_break=1.0, lease=10.0, max_staleness=staleness)
+        events, _ = events_of(toy_plan(policy, 6, stop=Stop(rounds=9)), world_of(fleet, steady=True))
+        assert [e.time for e in only(ModelCommitted, events)] == [11.0 * i for i in range(1, 10)]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from fedfleet.core.events import CandidatesSeen, Evaluated, Probed, ReportsGathered, TaskLost, TasksSent
+from fedfleet.core.events import CandidatesSeen, Evaluated, PaceSet, Probed, ReportsGathered, TaskLost, TasksSent
 from fedfleet.core.records import ClientScores, Stop
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.rows import Kind, Row, decode, digested, encode, read_spans, spans
@@ -51,6 +51,7 @@ def test_rare_events_come_back_too():
         TasksSent(
             2.0, 1, 2, 7, few, np.array([0, 5]), np.array([1.0, 0.5]), np.array([3.0, 4.0]), np.array([1e6, 2e6])
         ),
+        PaceSet(2.5, "t_o", 120.0),
         Evaluated(3.0, 4, 17, 20, 0.5, ClientScores(few, np.array([1, 2]), np.array([3, 4]))),
     ]
     back = list(decode(row for event in rare for row in encode(event)[0]))
@@ -97,5 +98,5 @@ def test_seconds_that_are_no_number_survive_the_store(tmp_path):
 def test_kinds_keep_their_numbers():
     # They are in every journal on every disk.
     numbers = [value for name, value in vars(Kind).items() if name.isupper()]
-    assert numbers == [*range(17), 99]
+    assert numbers == [*range(18), 99]
     assert Row(1.0, Kind.TIMER) == (1.0, 6, 0, 0, 0, 0, 0.0, 0.0, None, None)

@@ -21,7 +21,9 @@ from fedfleet.runtime.seals import (
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "own").mkdir()
-    for name in ("spec.toml", "run.db", "report.html", "lock", "half.part", "own/own.json"):
+    (tmp_path / "counterfactuals" / "abc").mkdir(parents=True)
+    pages = ("report.html", "explain.html", "counterfactuals/abc/run.db")
+    for name in ("spec.toml", "run.db", *pages, "lock", "half.part", "own/own.json"):
         (tmp_path / name).write_text(name)
     write_seal(tmp_path, Seal("d", 3, "l", hashes(tmp_path, files_of(tmp_path))))
     return tmp_path

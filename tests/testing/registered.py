@@ -20,10 +20,15 @@ def slicing():
 NEEDED = {
     **{name: lambda: {"head": "3.*"} for name in ("fedper", "fedrep", "fedbabu")},
     "overcommit": lambda: {"policy": builder("policies", "deadline")(5)},
+    "first_of": lambda: {"first": builder("policies", "timeout")(6), "second": builder("policies", "deadline")(5)},
+    "only": lambda: {"ids": list(range(0, 50, 2))},
     "mobile": lambda: {"devices": builder("devices", "spread")()},
+    "equalled": lambda: {"devices": builder("devices", "spread")(), "links": True},
     "all_of": lambda: {"faults": [builder("faults", name)() for name in ("lossy", "crashes", "delayed", "slowed")]},
     "label_flip": lambda: {"of": builder("partitions", "dirichlet")()},
     "dpcsm": lambda: {"score": score_states},
+    "per_kind": lambda: {"watts": {"slow": {"compute": 2.0}, "fast": {"compute": 6.0, "tail": 0.0}}},
+    "carbon": lambda: {"energy": builder("energy", "phones")(link="4g")},
     "heterofl": slicing,
     "fjord": slicing,
 }

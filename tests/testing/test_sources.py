@@ -10,7 +10,7 @@ from fedfleet import testing
 from fedfleet.core.meeting import looking_every
 from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
-from fedfleet.core.sources import DataSource, DeviceSource, StateSource
+from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.downtime import crashes
 from fedfleet.world.faults import lossy
@@ -36,6 +36,49 @@ def test_partitions(name):
     if name == "by_owner":
         task = replace(TASK, dataset=replace(TASK.dataset, owner=np.arange(len(TASK.dataset.y)) % 20))
     testing.check_partition(lambda: built("partitions", name), task)
+
+
+@pytest.mark.parametrize("name", [n for n in names("energy") if not n.endswith("_file")])
+def test_energy(name):
+    devices = built("devices", "spread")(KEYS, 1)
+    testing.check_energy_source(built("energy", name)(devices, KEYS, 1), len(KEYS))
+
+
+# ---- energy that breaks a rule ------------------------------------------------------------------------------------
+
+
+def joules(rule):
+    return EnergySource(
+        lambda clients, spent, start: {"joules": rule(clients, sum(spent.values(), 0.0 * start), start)}
+    )
+
+
+BAD_ENERGY = {
+    "one number for all": (lambda clients, worked, start: np.ones(1), "one finite number"),
+    "infinite": (lambda clients, worked, start: worked / 0.0, "one finite number"),
+    "charges batteries": (lambda clients, worked, start: -worked, "must not be negative"),
+    "draws at random": (lambda clients, worked, start: worked * np.random.default_rng().random(), "asked twice"),
+    "looks at who else is asked": (lambda clients, worked, start: worked * len(clients), "who else"),
+    "less for more": (lambda clients, worked, start: worked * (worked < 50), "draw less"),
+    "something for nothing": (lambda clients, worked, start: worked + 1.0, "draw nothing"),
+    "parts larger than the whole": (
+        lambda clients, worked, start: worked + 99.0 * ((worked > 0) & (worked < 8)),
+        "alone",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+@pytest.mark.parametrize("name", BAD_ENERGY)
+def test_an_energy_source_that_breaks_a_rule_is_caught(name):
+    rule, why = BAD_ENERGY[name]
+    with pytest.raises(AssertionError, match=why):
+        testing.check_energy_source(joules(rule), 8)
+
+
+def test_a_stage_is_not_a_charge():
+    with pytest.raises(AssertionError, match="is a stage"):
+        testing.check_energy_source(EnergySource(lambda clients, spent, start: {"compute": 0.0 * start}), 8)
 
 
 @pytest.mark.parametrize("name", names("faults"))

@@ -45,7 +45,7 @@ def hopeless_trips(plan: Plan, world: World) -> list[str]:
         return []
     return [
         f"nobody can report within {within:,.4g} s: of {_TRIPS} trips tried on each of {len(tried):,} devices the fastest takes "
-        f"{fastest:,.4g} s; raise pace.seconds above that, or lower the work in [algorithm] or world.model_bytes"
+        f"{fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or world.model_bytes"
     ]
 
 

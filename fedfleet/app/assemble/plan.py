@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import combinations
+from typing import Any
 
 from fedfleet.app.assemble.batches import check_batches
 from fedfleet.app.assemble.beginnings import check_beginnings
+from fedfleet.app.assemble.choosing import with_selector
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.feasible import check_silence, short_of_memory
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
-from fedfleet.app.assemble.world import besides, devices_for, in_one_place, states_for
+from fedfleet.app.assemble.world import besides, devices_for, faults_for, in_one_place, states_for
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.tables import build_part
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Plan, Policy, Task
@@ -26,6 +31,7 @@ from fedfleet.core.trees import tree_nbytes
 from fedfleet.engine.nested import nested
 from fedfleet.learn.losses import with_loss
 from fedfleet.runtime.waiting import remembers
+from fedfleet.world.downtime import reachable
 from fedfleet.world.partitions import hold
 from fedfleet.world.poison import poisoned
 
@@ -37,6 +43,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     """Everything that a run of this spec needs; `task` replaces the one that the spec names."""
     check_executor(spec)
     check_clients(spec)
+    _check_pace(spec.pace, "pace")
     pace: Policy = build_part("policies", spec.pace)
     _check_cohort(pace, spec.world["clients"], "clients")
     if task is None and spec.task["use"] == "own":
@@ -48,6 +55,8 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     world, home, made = _flat_world(spec, made)
     plan, made = _flat_plan(spec, made, pace, world)
     _check_stop(plan.stop)
+    if spec.edge is None:
+        plan = with_selector(spec, plan, world, made)
     odd = () if plan.algorithm.pooled else tuple(short_of_memory(plan, world, tree_nbytes(made.frozen)))
     if plan.algorithm.pooled:
         plan, world = in_one_place(plan, world)
@@ -56,7 +65,9 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     _check_least(plan)
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
+        plan = with_selector(spec, plan, world, made)
     _check_holds(plan)
+    _check_rounds(plan)
     check_silence(plan, world)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
@@ -92,7 +103,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
     plan = Plan(
         seed=spec.seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
-        choose=build_part("selectors", spec.choose, facts),
+        choose=uniform(),  # until it is known among whom: `with_selector`
         pace=pace,
         stop=Stop(**spec.stop),
         params=params,
@@ -123,17 +134,29 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
         )
     assert spec.edge is not None
     rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.seed)
-    fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale)
+    fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale, world.energy)
     states = states_for(spec.world, home.keys, spec.seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
-    more = besides(spec.world, world.devices, states, home.keys, spec.seed)
-    users = user_world(home, world.devices, more.states)
-    return above, replace(users, faults=more.faults, free_probes=more.free_probes)
+    faults = faults_for(spec.world, home.keys, spec.seed)  # of users, who are the clients now
+    users = user_world(home, world.devices, reachable(states, faults), world.energy)
+    return above, replace(users, faults=faults, free_probes=world.free_probes)
+
+
+def _check_pace(table: Mapping[str, Any], where: str) -> None:
+    """Refuse a policy that is made of the same policy twice."""
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping)}
+    for (key, one), (other, same) in combinations(inner.items(), 2):
+        if one == same:
+            raise BadInput(
+                f"{where}: {key} and {other} are the same policy {one['use']!r}, and one is enough; let them differ, or name one"
+            )
+    for key, value in inner.items():
+        _check_pace(value, f"{where}.{key}")
 
 
 def _check_least(plan: Plan) -> None:
     least, holds = plan.algorithm.fold.least, plan.pace.holds
-    cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, "k")
+    cohort, key = (plan.pace.cohort, plan.pace.key) if holds is None else (holds, plan.pace.holds_key)
     if cohort < least:
         raise BadInput(
             f"algorithm.fold: it needs {least} reports, and a round of {plan.pace.name!r} has {cohort} at most; raise pace.{key}, "
@@ -147,9 +170,18 @@ def _check_holds(plan: Plan) -> None:
     if holds is None or holds <= plan.clients:
         return
     if any(remembers(plan.algorithm.local(client, NO_SETTINGS)) for client in range(plan.clients)):
+        key = f"pace.{plan.pace.holds_key}"
         raise BadInput(
-            f"pace.k = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
-            f"are {plan.clients}; lower pace.k or raise world.clients"
+            f"{key} = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
+            f"are {plan.clients}; lower {key} or raise world.clients"
+        )
+
+
+def _check_rounds(plan: Plan) -> None:
+    if plan.choose.by_round and not plan.pace.rounds:
+        raise BadInput(
+            f"choose: {plan.choose.name!r} picks a whole round at once, and {plan.pace.name!r} has no rounds but replaces clients "
+            'one by one; use another selector, or a policy with rounds such as pace.use = "readiness"'
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,8 @@ from fedfleet.core.labels import FactsOf, LabelsOf, Prior, TaskFacts
 from fedfleet.core.parts import Task
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import client_keys, hash_keys
-from fedfleet.core.sources import DataSource, DeviceSource, StateSource, World
+from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource, World
+from fedfleet.core.spending import Spent
 from fedfleet.world.partitions import PartitionRecipe, hold
 from fedfleet.world.users import UserRecipe, on_devices, spread_inside
 
@@ -47,8 +49,10 @@ def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, seed: 
     return Households(users, keys, data, slots, on_devices(users, data, slots))
 
 
-def user_world(home: Households, devices: DeviceSource, states: StateSource) -> World:
-    """The world whose clients are users. How long a user takes is known only once its turn is planned."""
+def user_world(
+    home: Households, devices: DeviceSource, states: StateSource, energy: EnergySource | None = None
+) -> World:
+    """The world whose clients are users. How long a user takes, and what that draws, is known only once its turn is planned."""
     kinds = [f"user with {n} devices" for n in np.bincount(home.users.user_of).tolist()]
 
     def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
@@ -61,10 +65,28 @@ def user_world(home: Households, devices: DeviceSource, states: StateSource) -> 
             found.append(float(devices.seconds(mine, part, start, np.full(n, tasks[i])).max()))
         return np.array(found)
 
-    return World(home.keys, DeviceSource(seconds, kinds), states, home.data)
+    known = None if energy is None else _of_users(home, energy)
+    return World(home.keys, DeviceSource(seconds, kinds), states, home.data, energy=known)
 
 
-def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: float) -> EdgeFleet:
+def _of_users(home: Households, energy: EnergySource) -> EnergySource:
+    """An estimate before anything is planned: all devices of a user are as busy as the user is. Turns know better."""
+
+    def charges(clients: Ints, spent: Spent, start: Floats) -> Mapping[str, Floats]:
+        found: dict[str, Floats] = {}
+        for i, user in enumerate(clients.tolist()):
+            mine = home.users.devices_of(user)
+            busy = {stage: np.full(len(mine), took[i]) for stage, took in spent.items()}
+            for name, values in energy.charges(mine, busy, np.full(len(mine), start[i])).items():
+                found.setdefault(name, np.zeros(len(clients)))[i] = values.sum()
+        return found
+
+    return EnergySource(charges)
+
+
+def edge_fleet(
+    home: Households, devices: DeviceSource, keys: Keys, byte_scale: float, energy: EnergySource | None = None
+) -> EdgeFleet:
     """The devices behind the edges; their own source tells how fast they are at a given moment.
 
     An edge's link to the server is that of its best connected device, because the paper gives gateways no link of their own;
@@ -91,7 +113,11 @@ def edge_fleet(home: Households, devices: DeviceSource, keys: Keys, byte_scale: 
         trip = 0.5 * (found.latencies()[up] + found.latencies()[down])
         return float(found.up_bps[up]), float(found.down_bps[down]), float(trip)
 
-    return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale)
+    def draws(mine: Ints, spent: Spent, time: float) -> Mapping[str, float]:
+        found = {} if energy is None else energy.charges(mine, spent, np.full(len(mine), time))
+        return {name: float(values.sum()) for name, values in found.items()}
+
+    return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale, draws)
 
 
 def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.app.spec.tables import Table, build_part
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.fleet import StateScorer, StateTable
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Floats, Ints, Keys
@@ -39,15 +40,19 @@ class Beside:
 
     states: StateSource
     faults: FaultSource | None
-    energy: EnergySource | None
+    energy: EnergySource
     free_probes: bool
 
 
 def besides(table: Table, devices: DeviceSource, states: StateSource, keys: Keys, seed: int) -> Beside:
     """What goes wrong, what work draws from batteries, and whether looking is free."""
-    faults = build_part("faults", table["faults"])(keys, seed) if "faults" in table else None
-    energy = build_part("energy", table["energy"])(devices, keys, seed) if "energy" in table else None
+    faults, energy = faults_for(table, keys, seed), build_part("energy", table["energy"])(devices, keys, seed)
     return Beside(reachable(states, faults), faults, energy, table["free_probes"])
+
+
+def faults_for(table: Table, keys: Keys, seed: int) -> FaultSource | None:
+    """What goes wrong, if the spec names anything."""
+    return build_part("faults", table["faults"])(keys, seed) if "faults" in table else None
 
 
 def score_states(states: StateTable, deadline: float, k: int, rounds: int, semantics: Semantics) -> Floats:
@@ -66,5 +71,6 @@ def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
 
     data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout)
     devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
-    alone = replace(plan, clients=1, pace=readiness(1, min_clients=1), byte_scale=0.0)
+    # There is nobody to choose among any more.
+    alone = replace(plan, clients=1, choose=uniform(), pace=readiness(1, min_clients=1), byte_scale=0.0)
     return alone, World(keys, devices, always_on()(keys, plan.seed), data)

@@ -7,8 +7,11 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, rounds_timeline, who_took_part
+from fedfleet.app.pages.anatomy import anatomy_figures
+from fedfleet.app.pages.costs import costs
+from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, who_took_part
 from fedfleet.app.pages.html import figure, page, table, tiles
+from fedfleet.app.pages.participation import speed_caption, speed_picture
 from fedfleet.app.pages.svg import COLOURS
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
 from fedfleet.app.runs.privacy import kept_privacy
@@ -16,7 +19,7 @@ from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
 from fedfleet.measure.summary import summary
-from fedfleet.measure.tasks import task_table
+from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.runtime.journal import digest_of, remarks_of
 
 
@@ -44,8 +47,10 @@ def report_run(folder: Path) -> dict[str, Any]:
     return metrics
 
 
-def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks: Sequence[str] = ()) -> str:
-    """The page."""
+def render(
+    name: str, spec: str, m: dict[str, Any], events: list[Event], remarks: Sequence[str] = (), attribution: str = ""
+) -> str:
+    """The page. `attribution`: the picture of where the time went, where it is known."""
     tasks = task_table(events)
     clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
     waste = m["wasted"]
@@ -71,9 +76,10 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
         "<h2>Who took part</h2>",
         figure(who_took_part(tasks, clients), "How often each client's work entered the model. "
                f"{m['participation']['never']:,} of {clients:,} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
-        "<h2>A few rounds</h2>",
-        figure(rounds_timeline(events, tasks), "Each bar is one task on one client; a dashed line is the end of a round. "
-               "Folded work entered the model; dropped work was not finished when the round closed."),
+        *_speeds(tasks, clients),
+        *_rounds(events, tasks),
+        *([f"<h2>Where the time went</h2>{attribution}"] if attribution else []),
+        *costs(m),
         "<h2>All measures</h2>",
         table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report", "warnings")], words=[1]),
         *_computed(remarks),
@@ -82,6 +88,18 @@ def render(name: str, spec: str, m: dict[str, Any], events: list[Event], remarks
         "<code>fedfleet replay</code> verifies it.</p>",
     ]  # fmt: skip
     return page(f"FedFleet: {name}", body)
+
+
+def _speeds(tasks: Tasks, clients: int) -> list[str]:
+    """Whether those who are fast take part more, as far as speeds are known."""
+    picture = speed_picture(tasks, clients)
+    return [figure(picture, speed_caption(tasks, clients))] if picture else []
+
+
+def _rounds(events: list[Event], tasks: Tasks) -> list[str]:
+    """Two rounds, looked at closely."""
+    pictures = anatomy_figures(events, tasks)
+    return ["<h2>Inside a round</h2>", *pictures] if pictures else []
 
 
 def _failed(reasons: dict[str, int]) -> list[str]:

@@ -68,10 +68,12 @@ def perform(
     own: Own | None = None,
     trust: str | None = None,
     key: Path | None = None,
+    conditions: Conditions | None = None,
 ) -> Finished:
     """Run a spec in a folder; with `resume`, go on from the last checkpoint there. `key` signs the finished run.
 
-    `own` is the task that a person gave; a folder's own one is taken up by itself, its code only if `trust` is its hash.
+    `own` is the task that a person gave; a folder's own one is taken up by itself, its code only if `trust` is its hash. A new
+    run computes under these `conditions`, those of another run, instead of finding out what is fastest here.
     """
     if key is not None:
         load_private_key(key)  # before anything is trained
@@ -85,7 +87,7 @@ def perform(
     make_folder(out)
     with locked(out):
         refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
-        return _begun(setup, own, out, listeners, key)
+        return _begun(setup, own, out, listeners, key, conditions)
 
 
 def _assembled(spec: Spec, own: Own | None) -> Setup:
@@ -94,11 +96,13 @@ def _assembled(spec: Spec, own: Own | None) -> Setup:
     return setup
 
 
-def _begun(setup: Setup, own: Own | None, out: Path, listeners: Listeners, key: Path | None) -> Finished:
+def _begun(
+    setup: Setup, own: Own | None, out: Path, listeners: Listeners, key: Path | None, given: Conditions | None = None
+) -> Finished:
     write_spec(setup.spec, out)
     if own is not None and own.given.model is not None:
         keep(own, out, setup.spec.seed)
-    conditions = conditions_here(setup)
+    conditions = given or conditions_here(setup)
     keep_conditions(out, conditions)
     return _ended(setup, own, conditions, out, listeners, key)
 

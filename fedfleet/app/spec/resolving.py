@@ -24,12 +24,13 @@ _WORLD_PARTS = {
     "devices": ("devices", "homogeneous"),
     "states": ("states", "always_on"),
     "data": ("partitions", "iid"),
+    "energy": ("energy", "phones"),
 }
 DEFAULTS = {
     **{key: name for key, (_, name) in _DEFAULT_PARTS.items()},
     **{f"world.{key}": name for key, (_, name) in _WORLD_PARTS.items()},
 }
-_WORLD_OPTIONAL = {"users": "users", "faults": "faults", "energy": "energy"}  # what a spec may leave out altogether
+_WORLD_OPTIONAL = {"users": "users", "faults": "faults"}  # what a spec may leave out altogether
 
 
 def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None = None) -> Spec:

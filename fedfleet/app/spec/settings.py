@@ -15,6 +15,7 @@ def world_settings(
     min_samples: Count = 5,
     heterogeneity: Literal["both", "devices", "states", "none"] = "both",
     free_probes: bool = False,
+    tags: dict[str, list[Natural]] | None = None,
 ) -> None:
     """The keys of [world] beside its parts."""
 

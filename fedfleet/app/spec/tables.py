@@ -20,6 +20,7 @@ from fedfleet.learn.compose import method
 from fedfleet.learn.features import featured
 from fedfleet.learn.private import Privacy
 from fedfleet.world.devices import DeviceRecipe
+from fedfleet.world.energy import EnergyRecipe
 from fedfleet.world.faults import FaultRecipe
 from fedfleet.world.partitions import PartitionRecipe
 
@@ -27,7 +28,7 @@ Table = dict[str, Any]
 # A parameter of one of these types is itself a part, given as a nested table.
 NESTED: dict[Any, str] = {
     Algorithm: "algorithms", Fold: "folds", Policy: "policies", Selector: "selectors", DeviceRecipe: "devices",
-    Codec: "codecs", Attack: "attacks", Privacy: "privacy", PartitionRecipe: "partitions",
+    Codec: "codecs", Attack: "attacks", Privacy: "privacy", PartitionRecipe: "partitions", EnergyRecipe: "energy",
     FaultRecipe: "faults",
 }  # fmt: skip
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)

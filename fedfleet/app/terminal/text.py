@@ -16,9 +16,25 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         *shown_failures(answer["failed_rounds"]),
         *shown_privacy(answer.get("privacy")),
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
+        *shown_energy(metrics.get("energy")),
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
     return "\n".join(lines)
+
+
+def shown_energy(found: dict[str, Any] | None) -> list[str]:
+    """What a run drew from batteries, and how much of it for nothing; nothing if nobody counted.
+
+    >>> shown_energy({"joules": 5000.0, "useful": 4000.0, "wasted": 1000.0, "probes": 0.0, "grams": None})
+    ['5.0 kJ from batteries, 20.0 % of them for work that entered no model']
+    """
+    if not found:
+        return []
+    wasted = found["wasted"] / found["joules"] if found["joules"] else 0.0
+    carbon = "" if found["grams"] is None else f", {found['grams']:.3g} g of CO2"
+    return [
+        f"{joules(found['joules'])} from batteries, {percent(wasted)} of them for work that entered no model{carbon}"
+    ]
 
 
 def shown_failures(failed: dict[str, int]) -> list[str]:
@@ -190,3 +206,11 @@ def size(nbytes: float) -> str:
         if nbytes >= length:
             return f"{nbytes / length:.1f} {unit}"
     return f"{nbytes:.0f} B"
+
+
+def joules(x: float) -> str:
+    """Joules in a convenient unit."""
+    for unit, length in (("GJ", 1e9), ("MJ", 1e6), ("kJ", 1e3)):
+        if x >= length:
+            return f"{x / length:.1f} {unit}"
+    return f"{x:.0f} J"

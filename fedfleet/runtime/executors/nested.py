@@ -15,7 +15,7 @@ from fedfleet.core.parts import Executor, Job
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Context, Report, ServerState
 from fedfleet.core.trees import Array, Tree, difference
-from fedfleet.engine.nested import check_turn, memory_after, turn_seconds, turn_stats, visits_of
+from fedfleet.engine.nested import check_turn, memory_after, turn_seconds, turn_spent, turn_stats, visits_of
 from fedfleet.runtime.gather import admit
 
 
@@ -108,7 +108,8 @@ def _report(edge: _Edge) -> Report:
     job, turn = edge.job, edge.turn
     assert isinstance(job.local, NestedPass)
     fold, alone = job.local.algorithm.fold, len(turn.syncs) == 1
-    seconds = turn_seconds(job, edge.visit, turn)
+    spent = turn_spent(job, edge.visit, turn)
+    seconds = turn_seconds(spent)
     seen = sum(n for _, n in edge.loss)
     stats = {
         **turn_stats(edge.visit, turn, seconds),
@@ -119,11 +120,14 @@ def _report(edge: _Edge) -> Report:
     memory = memory_after(job, turn, seconds)
     if edge.acc is None:  # nothing that could be used: the server refuses it by name, and knows the reason
         assert edge.spoilt is not None
-        return Report(job.task, job.client, edge.spoilt.update, edge.spoilt.weight, stats, memory, seconds=seconds)
+        spoilt = edge.spoilt
+        return Report(job.task, job.client, spoilt.update, spoilt.weight, stats, memory, seconds=seconds, spent=spent)
     weight = edge.weight if turn.weight is None else turn.weight
     whole = folding.finish(fold, edge.acc)
     assert whole is not None
     update = whole.mean if alone else difference(edge.model, job.offer.params)
     forwarded = edge.acc if alone and turn.weight is None else None
     update = {**edge.counters, **update}
-    return Report(job.task, job.client, update, weight, stats, memory, seconds=seconds, forwarded=forwarded)
+    return Report(
+        job.task, job.client, update, weight, stats, memory, seconds=seconds, forwarded=forwarded, spent=spent
+    )

@@ -73,11 +73,15 @@ def attend(server: str, client: int, rebuild: Callable[[str], Rebuilt]) -> int:
 def _work_until_over(stub: FleetStub, server: str, client: int, kit: Rebuilt) -> int:
     tasks = 0
     while True:
+        asked = time.monotonic()
         pulled: pb.PullReply = call(stub.Pull, pb.PullRequest(client=client), server)
         match pulled.WhichOneof("answer"):
             case "work":
-                report = train(kit, client, pulled.work)
-                reply: pb.ReportReply = call(stub.Report, _message(kit, report, pulled.work.seed), server)
+                fetched = time.monotonic()
+                message = _message(kit, train(kit, client, pulled.work), pulled.work.seed)
+                message.spent["download"] = max(fetched - asked - pulled.work.held, 0.0)
+                message.spent["compute"] = time.monotonic() - fetched
+                reply: pb.ReportReply = call(stub.Report, message, server)
                 tasks += reply.accepted  # what came too late was not wanted any more, which is no fault
             case "wait":
                 time.sleep(min(max(pulled.wait.seconds, 0.0), _LONGEST_PAUSE))

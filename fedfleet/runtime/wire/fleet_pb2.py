@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!fedfleet/runtime/wire/fleet.proto\x12\rfedfleet.wire\"0\n\x0c\x45nrolRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\"/\n\nEnrolReply\x12\x0c\n\x04spec\x18\x01 \x01(\t\x12\x13\n\x0bspec_digest\x18\x02 \x01(\t\"\x1d\n\x0bPullRequest\x12\x0e\n\x06\x63lient\x18\x01 \x01(\r\"\x84\x01\n\tPullReply\x12#\n\x04work\x18\x01 \x01(\x0b\x32\x13.fedfleet.wire.WorkH\x00\x12#\n\x04wait\x18\x02 \x01(\x0b\x32\x13.fedfleet.wire.WaitH\x00\x12#\n\x04over\x18\x03 \x01(\x0b\x32\x13.fedfleet.wire.OverH\x00\x42\x08\n\x06\x61nswer\"`\n\x04Work\x12\x0c\n\x04task\x18\x01 \x01(\x04\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07tensors\x18\x03 \x01(\x0c\x12\r\n\x05steps\x18\x04 \x01(\r\x12\r\n\x05share\x18\x05 \x01(\x01\x12\x0c\n\x04seed\x18\x06 \x01(\x04\"\x17\n\x04Wait\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\"\x16\n\x04Over\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xb4\x01\n\rReportRequest\x12\x0c\n\x04task\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0f\n\x07tensors\x18\x03 \x01(\x0c\x12\x0e\n\x06weight\x18\x04 \x01(\x01\x12\x36\n\x05stats\x18\x05 \x03(\x0b\x32\'.fedfleet.wire.ReportRequest.StatsEntry\x1a,\n\nStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"/\n\x0bReportReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t2\xca\x01\n\x05\x46leet\x12?\n\x05\x45nrol\x12\x1b.fedfleet.wire.EnrolRequest\x1a\x19.fedfleet.wire.EnrolReply\x12<\n\x04Pull\x12\x1a.fedfleet.wire.PullRequest\x1a\x18.fedfleet.wire.PullReply\x12\x42\n\x06Report\x12\x1c.fedfleet.wire.ReportRequest\x1a\x1a.fedfleet.wire.ReportReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!fedfleet/runtime/wire/fleet.proto\x12\rfedfleet.wire\"0\n\x0c\x45nrolRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\"/\n\nEnrolReply\x12\x0c\n\x04spec\x18\x01 \x01(\t\x12\x13\n\x0bspec_digest\x18\x02 \x01(\t\"\x1d\n\x0bPullRequest\x12\x0e\n\x06\x63lient\x18\x01 \x01(\r\"\x84\x01\n\tPullReply\x12#\n\x04work\x18\x01 \x01(\x0b\x32\x13.fedfleet.wire.WorkH\x00\x12#\n\x04wait\x18\x02 \x01(\x0b\x32\x13.fedfleet.wire.WaitH\x00\x12#\n\x04over\x18\x03 \x01(\x0b\x32\x13.fedfleet.wire.OverH\x00\x42\x08\n\x06\x61nswer\"n\n\x04Work\x12\x0c\n\x04task\x18\x01 \x01(\x04\x12\r\n\x05round\x18\x02 \x01(\r\x12\x0f\n\x07tensors\x18\x03 \x01(\x0c\x12\r\n\x05steps\x18\x04 \x01(\r\x12\r\n\x05share\x18\x05 \x01(\x01\x12\x0c\n\x04seed\x18\x06 \x01(\x04\x12\x0c\n\x04held\x18\x07 \x01(\x01\"\x17\n\x04Wait\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\"\x16\n\x04Over\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x9a\x02\n\rReportRequest\x12\x0c\n\x04task\x18\x01 \x01(\x04\x12\x0e\n\x06\x63lient\x18\x02 \x01(\r\x12\x0f\n\x07tensors\x18\x03 \x01(\x0c\x12\x0e\n\x06weight\x18\x04 \x01(\x01\x12\x36\n\x05stats\x18\x05 \x03(\x0b\x32\'.fedfleet.wire.ReportRequest.StatsEntry\x12\x36\n\x05spent\x18\x06 \x03(\x0b\x32\'.fedfleet.wire.ReportRequest.SpentEntry\x1a,\n\nStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nSpentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"/\n\x0bReportReply\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x01 \x01(\x08\x12\x0e\n\x06reason\x18\x02 \x01(\t2\xca\x01\n\x05\x46leet\x12?\n\x05\x45nrol\x12\x1b.fedfleet.wire.EnrolRequest\x1a\x19.fedfleet.wire.EnrolReply\x12<\n\x04Pull\x12\x1a.fedfleet.wire.PullRequest\x1a\x18.fedfleet.wire.PullReply\x12\x42\n\x06Report\x12\x1c.fedfleet.wire.ReportRequest\x1a\x1a.fedfleet.wire.ReportReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,6 +33,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_REPORTREQUEST_STATSENTRY']._loaded_options = None
   _globals['_REPORTREQUEST_STATSENTRY']._serialized_options = b'8\001'
+  _globals['_REPORTREQUEST_SPENTENTRY']._loaded_options = None
+  _globals['_REPORTREQUEST_SPENTENTRY']._serialized_options = b'8\001'
   _globals['_ENROLREQUEST']._serialized_start=52
   _globals['_ENROLREQUEST']._serialized_end=100
   _globals['_ENROLREPLY']._serialized_start=102
@@ -42,17 +44,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PULLREPLY']._serialized_start=183
   _globals['_PULLREPLY']._serialized_end=315
   _globals['_WORK']._serialized_start=317
-  _globals['_WORK']._serialized_end=413
-  _globals['_WAIT']._serialized_start=415
-  _globals['_WAIT']._serialized_end=438
-  _globals['_OVER']._serialized_start=440
-  _globals['_OVER']._serialized_end=462
-  _globals['_REPORTREQUEST']._serialized_start=465
-  _globals['_REPORTREQUEST']._serialized_end=645
-  _globals['_REPORTREQUEST_STATSENTRY']._serialized_start=601
-  _globals['_REPORTREQUEST_STATSENTRY']._serialized_end=645
-  _globals['_REPORTREPLY']._serialized_start=647
-  _globals['_REPORTREPLY']._serialized_end=694
-  _globals['_FLEET']._serialized_start=697
-  _globals['_FLEET']._serialized_end=899
+  _globals['_WORK']._serialized_end=427
+  _globals['_WAIT']._serialized_start=429
+  _globals['_WAIT']._serialized_end=452
+  _globals['_OVER']._serialized_start=454
+  _globals['_OVER']._serialized_end=476
+  _globals['_REPORTREQUEST']._serialized_start=479
+  _globals['_REPORTREQUEST']._serialized_end=761
+  _globals['_REPORTREQUEST_STATSENTRY']._serialized_start=671
+  _globals['_REPORTREQUEST_STATSENTRY']._serialized_end=715
+  _globals['_REPORTREQUEST_SPENTENTRY']._serialized_start=717
+  _globals['_REPORTREQUEST_SPENTENTRY']._serialized_end=761
+  _globals['_REPORTREPLY']._serialized_start=763
+  _globals['_REPORTREPLY']._serialized_end=810
+  _globals['_FLEET']._serialized_start=813
+  _globals['_FLEET']._serialized_end=1015
 # @@protoc_insertion_point(module_scope)

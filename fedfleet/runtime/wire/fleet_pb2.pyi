@@ -39,20 +39,22 @@ class PullReply(_message.Message):
     def __init__(self, work: _Optional[_Union[Work, _Mapping]] = ..., wait: _Optional[_Union[Wait, _Mapping]] = ..., over: _Optional[_Union[Over, _Mapping]] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("task", "round", "tensors", "steps", "share", "seed")
+    __slots__ = ("task", "round", "tensors", "steps", "share", "seed", "held")
     TASK_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     SHARE_FIELD_NUMBER: _ClassVar[int]
     SEED_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     task: int
     round: int
     tensors: bytes
     steps: int
     share: float
     seed: int
-    def __init__(self, task: _Optional[int] = ..., round: _Optional[int] = ..., tensors: _Optional[bytes] = ..., steps: _Optional[int] = ..., share: _Optional[float] = ..., seed: _Optional[int] = ...) -> None: ...
+    held: float
+    def __init__(self, task: _Optional[int] = ..., round: _Optional[int] = ..., tensors: _Optional[bytes] = ..., steps: _Optional[int] = ..., share: _Optional[float] = ..., seed: _Optional[int] = ..., held: _Optional[float] = ...) -> None: ...
 
 class Wait(_message.Message):
     __slots__ = ("seconds",)
@@ -67,8 +69,15 @@ class Over(_message.Message):
     def __init__(self, reason: _Optional[str] = ...) -> None: ...
 
 class ReportRequest(_message.Message):
-    __slots__ = ("task", "client", "tensors", "weight", "stats")
+    __slots__ = ("task", "client", "tensors", "weight", "stats", "spent")
     class StatsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: float
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[float] = ...) -> None: ...
+    class SpentEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -80,12 +89,14 @@ class ReportRequest(_message.Message):
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     WEIGHT_FIELD_NUMBER: _ClassVar[int]
     STATS_FIELD_NUMBER: _ClassVar[int]
+    SPENT_FIELD_NUMBER: _ClassVar[int]
     task: int
     client: int
     tensors: bytes
     weight: float
     stats: _containers.ScalarMap[str, float]
-    def __init__(self, task: _Optional[int] = ..., client: _Optional[int] = ..., tensors: _Optional[bytes] = ..., weight: _Optional[float] = ..., stats: _Optional[_Mapping[str, float]] = ...) -> None: ...
+    spent: _containers.ScalarMap[str, float]
+    def __init__(self, task: _Optional[int] = ..., client: _Optional[int] = ..., tensors: _Optional[bytes] = ..., weight: _Optional[float] = ..., stats: _Optional[_Mapping[str, float]] = ..., spent: _Optional[_Mapping[str, float]] = ...) -> None: ...
 
 class ReportReply(_message.Message):
     __slots__ = ("accepted", "reason")

@@ -13,7 +13,7 @@ from fedfleet.learn.codecs.applying import received
 from fedfleet.learn.compression import EXTRA, travelling
 
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
-PROTOCOL = 1
+PROTOCOL = 2
 # A name, an IPv4 address, or an IPv6 address in brackets; then the port.
 _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
 CHANNEL_OPTIONS = (

@@ -7,7 +7,7 @@ run is wall time since its beginning, on the monotonic clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,10 +35,22 @@ from fedfleet.runtime.tracing import tracer
 from fedfleet.runtime.wire.desk import Errand, TaskDesk
 from fedfleet.runtime.wire.framing import offer_to_bytes
 
+MEASURED = ("download", "compute")  # stages of whose length a device can tell
 # At the end, how long devices that are still at work have to come and hear that it is over.
 _FAREWELL_SECONDS = 5.0
 # What a report may hold beside the model: names, statistics, framing.
 _MESSAGE_SLACK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What is known of a task's cost on a real network: the bytes of its report, and what its device measured, by stage."""
+
+    bytes_up: float
+    spent: Mapping[str, float]
+
+
+_UNSAID = Said(math.nan, {})
 
 
 @dataclass(slots=True)
@@ -56,6 +68,7 @@ class Serving:
     held: dict[int, Report] = field(default_factory=dict)  # arrived and not yet folded, by task
     memory: ClientMemory = field(default_factory=ClientMemory)  # stays empty: see `check_servable`
     noising: Noising = SEEDED
+    said: dict[int, Said] = field(default_factory=dict)  # of arrived tasks that are not yet accounted for
 
     def find(self, command: FindCandidates) -> None:
         """The state itself says that it is asking, and `next_fact` answers as soon as someone, or `at_least` so many, are idle."""
@@ -92,11 +105,9 @@ class Serving:
         self.desk.withdraw(command.tasks.tolist())
 
     def account(self, command: Account) -> None:
-        """Devices do not say yet what their work cost them, so that nobody knows."""
-        tasks = np.array(command.tasks, np.int64)
-        clients = [w.asked.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)]
-        unknown = {name: np.full(len(tasks), np.nan) for name in ("compute", "bytes_down", "bytes_up")}
-        self.desk.answer(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), unknown))
+        """What devices said that their work cost them; of the others, and of what nobody can measure, nobody knows."""
+        said = [self.said.pop(task, _UNSAID) for task in command.tasks]
+        self.desk.answer(spent_as_said(command, said, self.state.book.now))
 
     def evaluate(self, command: Evaluate) -> None:
         """The server's own machine tries the model."""
@@ -106,6 +117,25 @@ class Serving:
     def finish(self, command: Finish) -> None:
         """Devices hear that it is over."""
         self.desk.finish(command.reason, _FAREWELL_SECONDS)
+
+
+def spent_as_said(command: Account, said: Sequence[Said], now: float) -> TasksSpent:
+    """What ended tasks cost, as far as it is known; who claims more seconds than passed is not believed.
+
+    How long an upload takes only its two ends together could say, so that nobody knows of any.
+    """
+    n = len(command.tasks)
+    spent = {name: np.full(n, np.nan) for name in (*MEASURED, "upload", "bytes_down", "bytes_up")}
+    clients = np.zeros(n, np.int64)
+    for i, (task, wave, seconds) in enumerate(zip(command.tasks, command.waves, command.seconds, strict=True)):
+        slot, told = task - wave.first, said[i]
+        clients[i], spent["bytes_up"][i] = wave.asked.clients[slot], told.bytes_up
+        if not math.isnan(told.bytes_up):
+            spent["bytes_down"][i] = wave.cost.bytes_down[slot]
+        if sum(told.spent.values()) <= seconds:
+            for name in MEASURED:
+                spent[name][i] = told.spent.get(name, math.nan)
+    return TasksSpent(now, np.array(command.tasks, np.int64), clients, spent)
 
 
 def check_servable(plan: Plan, devices: int) -> None:
@@ -216,8 +246,9 @@ def next_fact(run: Serving) -> Fact:
         )
         if isinstance(fact, TaskArrived | TaskLost) and fact.task not in state.running:
             continue
-        if report is not None:
+        if report is not None and isinstance(fact, TaskArrived):
             run.held[report.task] = report
+            run.said[report.task] = Said(fact.bytes_up, report.spent or {})
         if isinstance(fact, TimerFired):
             run.timer = None
         return fact

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,6 +15,7 @@ import grpc
 from fedfleet.core.container import unpacked
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.records import Report
+from fedfleet.core.spending import STAGES
 from fedfleet.core.trees import tree_nbytes
 from fedfleet.learn.codecs.applying import received
 from fedfleet.runtime.wire import fleet_pb2 as pb
@@ -49,7 +52,7 @@ class Service(FleetServicer):
 
     def Pull(self, request: pb.PullRequest, context: grpc.ServicerContext) -> pb.PullReply:  # noqa: N802
         """Hand out work, or keep the device on the line for a while if there is none."""
-        kept = self._lines.acquire(blocking=False)
+        kept, called = self._lines.acquire(blocking=False), time.monotonic()
         try:
             found = self._desk.pull(request.client, _POLL_SECONDS if kept else 0.0, context.is_active)
         except KeyError:
@@ -59,7 +62,7 @@ class Service(FleetServicer):
                 self._lines.release()
         match found:
             case Errand():
-                return pb.PullReply(work=_work(found))
+                return pb.PullReply(work=_work(found, time.monotonic() - called))
             case RunOver():
                 return pb.PullReply(over=pb.Over(reason=found.reason))
             case None:
@@ -87,7 +90,7 @@ class Service(FleetServicer):
         return pb.ReportReply(accepted=True)
 
 
-def _work(errand: Errand) -> pb.Work:
+def _work(errand: Errand, held: float) -> pb.Work:
     return pb.Work(
         task=errand.task,
         round=errand.round,
@@ -95,6 +98,7 @@ def _work(errand: Errand) -> pb.Work:
         steps=errand.steps,
         share=errand.share,
         seed=errand.seed,
+        held=held,
     )
 
 
@@ -102,7 +106,8 @@ def _report(request: pb.ReportRequest, errand: Errand) -> Report:
     if request.weight > errand.heaviest:
         raise Refused(f"its weight {request.weight:g} is more than the {errand.heaviest:g} that its samples give")
     update = unpacked(request.tensors) if errand.up is None else received(errand.up, request.tensors, errand.like)
-    return Report(errand.task, errand.client, update, request.weight, dict(request.stats))
+    spent = {name: seconds for name, seconds in request.spent.items() if name in STAGES and 0 <= seconds < math.inf}
+    return Report(errand.task, errand.client, update, request.weight, dict(request.stats), spent=spent)
 
 
 def _not_enrolled(client: int) -> str:

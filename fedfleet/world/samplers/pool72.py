@@ -16,6 +16,7 @@ from fedfleet.core.rng import uniforms
 from fedfleet.core.sharing import SharedNames
 from fedfleet.core.sources import DeviceSource
 from fedfleet.core.spending import Spent, staged
+from fedfleet.world.devices import best_of, table_devices
 
 Distribution = Literal["homo", "uniform", "near_normal", "strong_heavy", "double_tails"]
 # From weakest to strongest. Delays are milliseconds, whatever the paper prints; bandwidths are (up, down) in kbit/s.
@@ -101,6 +102,10 @@ def pool72(
             return stage_seconds(cost, table.down[row], table.up[row], table.seconds_per_sample[row], latency)
 
         kinds = ["pool"] * len(keys) if reallocate else SharedNames(table.ids, fixed.astype(np.int32))
-        return staged(stages, kinds, None if reallocate else lambda clients: table.memory_mb[fixed[clients]])
+        rows = np.flatnonzero(shares(distribution)) if reallocate else np.unique(fixed)
+        memory_mb = None if reallocate else lambda clients: table.memory_mb[fixed[clients]]
+        return staged(
+            stages, kinds, memory_mb, lambda: table_devices(best_of(table, rows, len(keys)), keys, seed)
+        )  # fmt: skip
 
     return recipe

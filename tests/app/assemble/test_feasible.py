@@ -1,6 +1,7 @@
 """What can never happen in a run is told before it, from a plan and a world of arrays."""
 
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -12,8 +13,11 @@ from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Stop
 from fedfleet.pace.buffered import buffered
+from fedfleet.pace.first_of import first_of
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
+from fedfleet.pace.semi_async import semi_async
+from fedfleet.pace.timeout import timeout
 from tests.worlds import Fleet, even_fleet, toy_plan, world_of
 
 
@@ -33,7 +37,24 @@ def test_a_deadline_below_the_fastest_trip_is_told_with_its_seconds(seconds, fin
         assert (said == []) == fine
     if not fine:
         assert f"nobody can report within {seconds:.4g} s" in said[0]
-        assert "the fastest takes 12 s; raise pace.seconds" in said[0]
+        assert "the fastest takes 12 s; raise pace.policy.seconds" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        (readiness(3, lease=11.0), "within 11 s: .* raise pace.lease above"),
+        (timeout(3, seconds=5.0, ceiling=5.5, most=1), "within 11 s: .* raise pace.ceiling above"),
+        (semi_async(4.0, 1, concurrency=3), "within 10 s: .* raise pace.lease above"),
+        (buffered(k=1, concurrency=3, lease=8.0), "within 10 s: .* raise pace.lease above"),
+        (first_of(readiness(3), deadline(3, seconds=11.0)), "within 11 s: .* raise pace.second.seconds above"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_wait_that_nobody_can_keep_is_told_with_the_setting_that_bounds_it(policy, says):
+    (said,) = hopeless_trips(toy_plan(policy, 4), world_of(even_fleet(4, 12.0)))
+    assert re.search(says, said)
+    assert hopeless_trips(toy_plan(policy, 4), world_of(even_fleet(4, 9.0))) == []
 
 
 def test_whoever_waits_for_ever_needs_one_device_that_can():

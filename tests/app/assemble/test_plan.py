@@ -16,6 +16,23 @@ from fedfleet.core.trees import tree_nbytes
             {"pace": {"use": "buffered", "concurrency": 101}},
             "larger than the fleet of 100 clients; lower pace.concurrency",
         ),
+        (
+            {"pace": {"use": "buffered"}, "choose": "pyramidfl"},
+            "'buffered' has no rounds but replaces clients one by one",
+        ),
+        (
+            {"pace": {"use": "first_of", "first": "deadline", "second": {"use": "deadline", "cohort": 20}}},
+            "pace: first and second are the same policy 'deadline', and one is enough",
+        ),
+        (
+            {"pace": {"use": "overcommit", "policy": {"use": "first_of", "first": "timeout", "second": "timeout"}}},
+            "pace.policy: first and second are the same policy 'timeout'",
+        ),
+        (
+            {"pace": {"use": "overcommit", "policy": {"use": "overcommit", "policy": "readiness"}}},
+            "'overcommit.readiness.' asks for more clients than it needs already; multiply the two factors",
+        ),
+        ({"pace": {"use": "timeout", "cohort": 101}}, "larger than the fleet of 100 clients; lower pace.cohort"),
         ({"world": {"clients": 400}}, "use fewer clients"),
         ({"world": {"data": {"use": "by_owner"}}}, "does not say; use dirichlet"),
         ({"world": {"devices": {"use": "device_file", "path": "none.json"}}}, "no file none.json"),

@@ -9,10 +9,11 @@ import pytest
 from fedfleet.app.api import run
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
-from fedfleet.core.events import ReportsGathered, TaskArrived
+from fedfleet.core.events import ReportsGathered, TaskArrived, TasksSpent
 from fedfleet.core.records import Cost
+from fedfleet.core.spending import STAGES, total
 from fedfleet.core.trees import content_hash
-from fedfleet.engine.nested import device_seconds
+from fedfleet.engine.nested import device_stages
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.runtime.simulate import simulate
@@ -118,6 +119,30 @@ def test_edges_ask_devices_what_they_can_do_at_that_moment():
     assert not np.allclose(able.up_bps, fleet.able(mine, 100.0, 9).up_bps), "links vary from trip to trip"
 
 
+def test_edges_say_what_their_turns_went_into_and_what_all_their_devices_drew(shuffled):
+    told = {t: {n: v[i] for n, v in e.spent.items()} for e in shuffled.events if isinstance(e, TasksSpent)
+            for i, t in enumerate(e.tasks.tolist())}  # fmt: skip
+    arrived = [e for e in shuffled.events if isinstance(e, TaskArrived)]
+    assert arrived
+    for event in arrived:
+        report, spent = shuffled.reports[event.task], told[event.task]
+        stages = {name: np.array([report.spent[name]]) for name in STAGES if name in report.spent}
+        assert total(stages)[0] == report.seconds, "to the last bit"
+        assert {name: spent.get(name, 0.0) for name in stages} == {name: v[0] for name, v in stages.items()}
+        assert spent["joules"] == report.spent["joules"] > 0
+        # All devices of a user compute, one at a time is waited for.
+        assert report.spent["joules"] > 4.9 * report.spent["compute"]
+    assert {"planning", "exchange", "averaging"} <= {name for spent in told.values() for name in spent}
+
+
+def test_what_an_edge_would_draw_is_foreseen_for_all_of_its_devices():
+    setup = assemble(spec_with())
+    users = np.bincount(setup.plan.algorithm.local(0, {}).fleet.users.user_of)
+    work = {"compute": np.full(len(users), 10.0)}
+    found = setup.world.energy.charges(np.arange(len(users)), work, np.zeros(len(users)))["joules"]
+    assert found.tolist() == pytest.approx((49.0 * users).tolist())
+
+
 def late(folder, times, batch=0.25):
     """Devices of two kinds whose every trip costs half a second to two, times a factor, and every batch some time."""
     kinds = [(21_000, 9_000, 0.0625), (9_000, 3_000, 0.03125)]
@@ -135,7 +160,7 @@ def test_a_device_behind_an_edge_takes_what_it_takes_alone(tmp_path):
     able = above.plan.algorithm.local(0, {}).fleet.able(np.array([2, 5, 7]), 100.0, 8)
     work = Cost(np.array([70.0, 0.0, 30.0]), np.full(3, 1e5), np.full(3, 2e6), np.array([3.0, 0.0, 7.0]))
     alone = below.world.devices.seconds(np.array([2, 5, 7]), work, 100.0, np.full(3, 8))
-    np.testing.assert_allclose(device_seconds(work, able, np.arange(3)), alone, rtol=1e-9)
+    np.testing.assert_allclose(total(device_stages(work, able, np.arange(3))), alone, rtol=1e-9)
     assert (able.latencies() >= 0.5).all() and (able.latencies() <= 2.0).all()
 
 

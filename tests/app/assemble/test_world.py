@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from fedfleet.app.api import run
 from fedfleet.app.assemble import assemble, score_states
 from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import TasksSpent
 from fedfleet.core.records import Cost
 from fedfleet.world.bases import load_states
 
@@ -28,6 +31,38 @@ def test_each_kind_of_heterogeneity_can_be_switched_off(heterogeneity, devices_d
     kinds, online = seen(heterogeneity)
     assert (kinds > 1) == devices_differ
     assert (online == 1.0) == always_online
+
+
+def test_equal_devices_draw_as_much_as_each_other_and_kinds_that_are_levelled_can_still_be_named():
+    energy = {"use": "per_kind", "watts": {"slow": {"compute": 2.0}, "fast": {"compute": 9.0}}}
+    for heterogeneity, differ in (("both", True), ("none", False)):
+        world = assemble(resolve({"world": {**WORLD, "heterogeneity": heterogeneity, "energy": energy}})).world
+        found = world.energy.charges(np.arange(30), {"compute": np.ones(30)}, np.zeros(30))["joules"]
+        assert (len(np.unique(found)) > 1) == differ
+
+
+def small_run(*words):
+    pace = {"use": "deadline", "cohort": 4, "seconds": 10.0, "if_few": "wait"}
+    return run({"seed": 2, "task": "digits_logreg", "world": WORLD, "pace": pace, "stop": {"rounds": 4}}, *words)
+
+
+def test_energy_is_counted_unless_it_is_switched_off_and_changes_nothing_else():
+    with_it, without = small_run(), small_run("world.energy=none")
+    assert without.metrics["energy"] is None and np.isnan(without.rounds["joules"]).all()
+    drawn = with_it.metrics["energy"]
+    assert drawn["joules"] == pytest.approx(drawn["useful"] + drawn["wasted"]) and drawn["wasted"] > 0
+    assert with_it.rounds["joules"].sum() == pytest.approx(drawn["joules"])
+    assert with_it.clients["joules"].sum() == pytest.approx(drawn["joules"])
+    told = [e for e in with_it.events if isinstance(e, TasksSpent)]
+    assert sum(float(e.spent["joules"].sum()) for e in told if "joules" in e.spent) == pytest.approx(drawn["joules"])
+    about_it = {"energy", "fates", "budgets", "targets", "digest", "spec_digest", "wall_seconds"}
+    same = with_it.metrics.keys() - about_it
+    assert {k: with_it.metrics[k] for k in same} == {k: without.metrics[k] for k in same}
+
+
+def test_watts_of_a_kind_that_is_not_there_are_refused():
+    with pytest.raises(BadInput, match=r"no device is of the kind 'fats'.*fast"):
+        assemble(resolve({"world": {**WORLD, "energy": {"use": "per_kind", "watts": {"fats": {"compute": 1.0}}}}}))
 
 
 def test_an_algorithm_that_pools_sees_all_training_data_in_one_place():

@@ -30,7 +30,7 @@ def test_the_report_shows_measures_spec_and_digest(tiny_run):
     assert "6 rounds with 12 clients" in page
     assert tiny_run.metrics["digest"] in page
     assert "cohort = 4" in page and "<td>virtual_seconds</td>" in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 9, "learning, loss, who; speed and two rounds in two drawings each"
 
 
 def test_remarks_of_the_journal_are_told(run_copy):

@@ -66,19 +66,19 @@ def test_parts_can_be_said_and_other_functions_cannot():
     assert sayable(Policy) and sayable(Count) and not sayable(StateScorer)
 
 
-def first_of(policies: list[Policy], *, other: Policy | None = None) -> Policy:
+def either(policies: list[Policy], *, other: Policy | None = None) -> Policy:
     """A policy of several, and perhaps of another one."""
     return policies[0] if other is None else other
 
 
 def test_a_bare_name_stands_for_a_part_in_lists_and_where_there_may_be_none():
-    register("policies", "first_of", first_of)
+    register("policies", "either", either)
     table = resolve_part(
-        "policies", {"use": "first_of", "policies": ["deadline", {"use": "readiness", "cohort": 3}]}, "pace"
+        "policies", {"use": "either", "policies": ["deadline", {"use": "readiness", "cohort": 3}]}, "pace"
     )
     assert [p["use"] for p in table["policies"]] == ["deadline", "readiness"] and table["other"] is None
     assert build_part("policies", table).name == "deadline"
-    given = {"use": "first_of", "policies": ["deadline"], "other": "readiness"}
+    given = {"use": "either", "policies": ["deadline"], "other": "readiness"}
     assert build_part("policies", resolve_part("policies", given, "pace")).name == "readiness"
     for wrong, says in (
         ("deadline", "is not a list of policies"),
@@ -86,7 +86,7 @@ def test_a_bare_name_stands_for_a_part_in_lists_and_where_there_may_be_none():
         ([3], "not a table"),
     ):
         with pytest.raises(BadInput, match=says):
-            resolve_part("policies", {"use": "first_of", "policies": wrong}, "pace")
+            resolve_part("policies", {"use": "either", "policies": wrong}, "pace")
 
 
 def test_codecs_are_lists_of_parts_of_every_algorithm():

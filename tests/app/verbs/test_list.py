@@ -28,7 +28,8 @@ def test_people_see_type_and_default(fedfleet):
     _, out, _ = fedfleet("list", "policies")
     assert "deadline: Commit what has arrived" in out
     assert [line.split() for line in out.splitlines() if line.startswith("    seconds")] == [
-        ["seconds", "float", ">", "0", "default", "120.0"]
+        ["seconds", "float", ">", "0", "default", "120.0"],
+        ["seconds", "float", ">", "0", "default", "60.0"],
     ]
 
 

@@ -12,7 +12,7 @@ from fedfleet.core.labels import TaskFacts
 from fedfleet.core.rng import client_keys
 from fedfleet.edges.shufflefl.gateways import exact_seconds, planning_seconds, profile_of
 from fedfleet.edges.shufflefl.rule import exchange_seconds, moved, shufflefl
-from fedfleet.engine.nested import turn_seconds, visits_of
+from fedfleet.engine.nested import turn_seconds, turn_spent, visits_of
 from fedfleet.shuffle.objective import latencies
 from fedfleet.shuffle.problem import effort, link, problem_from
 from tests.engine.test_nested import edge_job
@@ -187,7 +187,9 @@ def test_a_whole_turn_takes_what_the_hand_computes():
         visit = visits_of([job])[0]
         turn = job.local.rule.plan([visit])[0]
         assert counts_by_class(turn.rows, 2).tolist() == [[2, 2], [2, 2]]
-        assert turn_seconds(job, visit, turn) == pytest.approx(1 + planning + (1 + 8 + 3 * 0.1 * 2 * 4 + 1) + 1)
+        assert turn_seconds(turn_spent(job, visit, turn)) == pytest.approx(
+            1 + planning + (1 + 8 + 3 * 0.1 * 2 * 4 + 1) + 1
+        )
 
 
 def test_whoever_exchanges_pays_half_a_trip_of_each_end():

@@ -95,6 +95,14 @@ def test_codecs_and_what_they_lost_give_the_digest_of_inline(shared):
     assert inside == there
 
 
+def test_what_clients_draw_gives_the_digest_of_inline(shared):
+    energy = {"use": "carbon", "energy": {"use": "phones", "link": "4g"}, "swing": 90.0}
+    spec = {**SPEC, "world": {**SPEC["world"], "energy": energy}, "stop": {"rounds": 2}}
+    inside, there = (fedfleet.run(spec, f"run.execute={name}").metrics for name in ("inline", "ray"))
+    assert inside["digest"] == there["digest"] and inside["energy"] == there["energy"]
+    assert inside["energy"]["joules"] > 0 and inside["energy"]["grams"] > 0
+
+
 def below(pid):
     """All processes that descend from this one."""
     parents = {}

@@ -172,6 +172,17 @@ def test_a_device_works_and_waits_until_it_is_over_and_counts_what_was_accepted(
     assert pauses == [0.5, 2.0, 0.0]
 
 
+def test_a_device_says_how_long_it_fetched_and_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(
+        [0.0, 0.0, 9.0, 15.0]
+    )  # it asks (and may give up later), has the work 9 s later, and is done 6 s after that
+    monkeypatch.setattr(device.time, "monotonic", lambda: next(ticks, 20.0))
+    work = pb.Work(task=4, tensors=packed(consensus_start()), share=1.0, seed=5, held=7.0)
+    stub = Stub(pb.PullReply(work=work), pb.PullReply(over=pb.Over(reason="rounds")))
+    device._work_until_over(stub, "here", 1, KIT)  # type: ignore[arg-type]
+    assert dict(stub.reports[0].spent) == {"download": 2.0, "compute": 6.0}
+
+
 def test_an_answer_that_nobody_knows_is_a_failure() -> None:
     with pytest.raises(RunFailed, match="which this FedFleet does not know"):
         device._work_until_over(Stub(pb.PullReply()), "here", 1, KIT)  # type: ignore[arg-type]

@@ -13,9 +13,9 @@ from fedfleet.app.runs import perform
 from fedfleet.app.runs.network import serve_run
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import load_spec
-from fedfleet.core.commands import Probe, Send
+from fedfleet.core.commands import Account, Probe, Send
 from fedfleet.core.errors import BadInput, RunFailed
-from fedfleet.core.events import CandidatesSeen, Event, ModelCommitted, TaskArrived, TasksDropped
+from fedfleet.core.events import CandidatesSeen, Event, ModelCommitted, TaskArrived, TasksDropped, TasksSpent
 from fedfleet.core.parts import Offer, Policy, Selector
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import (
@@ -34,6 +34,7 @@ from fedfleet.core.trees import content_hash, tree_nbytes
 from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import Ending
 from fedfleet.learn.optimisers import sgd
+from fedfleet.measure.attribution.walking import attribution
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.runtime import journal as journals
@@ -291,6 +292,42 @@ def test_what_ended_after_it_was_given_up_is_no_fact() -> None:
     assert isinstance(fact, TaskArrived)
     assert fact.task == 41
     assert list(run.held) == [41]
+
+
+def test_what_devices_said_of_their_work_is_told_and_the_rest_nobody_knows() -> None:
+    desk = ready_desk(5)
+    run = serving(PLAN, WORLD, desk=desk)
+    wave = replace(wave_of(4, 1, 2), cost=Cost(np.zeros(3), np.full(3, 100.0), np.full(3, 50.0)))
+    run.state = run.state._replace(running=run.state.running.update(dict.fromkeys((40, 41), wave)))
+    for task, client, claimed in ((40, 4, 3.0), (41, 1, 1e6)):
+        desk.arrived(errand(task, client), Report(task, client, {}, 1.0, {}, spent={"compute": claimed}), 8.0)
+        next_fact(run)
+    run.account(Account((40, 41, 42), (wave, wave, wave), (5.0, 5.0, 5.0)))
+    fact, _ = desk.next_fact(None, (), None)
+    assert isinstance(fact, TasksSpent) and run.said == {}
+    assert (fact.tasks.tolist(), fact.clients.tolist()) == ([40, 41, 42], [4, 1, 2])
+    nobody = [np.nan] * 3
+    for name, values in {
+        "compute": [3.0, np.nan, np.nan],  # who claims more than passed is not believed
+        "download": nobody,
+        "upload": nobody,
+        "bytes_up": [8.0, 8.0, np.nan],
+        "bytes_down": [100.0, 100.0, np.nan],
+    }.items():
+        np.testing.assert_array_equal(fact.spent[name], values, err_msg=name)
+
+
+def test_the_time_of_a_served_run_is_explained_and_what_nobody_measured_is_unknown(tmp_path: Path) -> None:
+    plan = toy_plan(readiness(3, t_break=0.05), 3, stop=Stop(rounds=4))
+    _, _, events = served(plan, world_of(even_fleet(3)), tmp_path)
+    found = attribution(events)
+    assert abs(math.fsum(found.causes.values()) - events[-1].time) < 1e-6
+    assert all(min(r.causes.values()) > 0 for r in found.rounds)
+    assert found.causes["pause"] >= 4 * 0.04  # the first model is tried while the first pause begins
+    for cause in ("download", "compute", "unknown", "server"):
+        assert found.causes[cause] > 0, cause
+    assert found.causes["upload"] == 0 and found.ended
+    assert set(found.who["unknown"]) <= {0, 1, 2}
 
 
 def test_reports_of_a_failed_round_are_not_held_for_ever() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -121,7 +122,7 @@ def _events(ours: Fleet) -> list[Event]:
 
 def test_who_cannot_take_part_is_told_why(attacked: tuple[Fleet, dict[str, Any]]) -> None:
     said = attacked[1]
-    assert "protocol 1, the device 99" in said["protocol"]
+    assert f"protocol {PROTOCOL}, the device 99" in said["protocol"]
     assert "no client 3" in said["stranger"]
     assert "not enrolled" in said["not enrolled"]
     assert "not enrolled" in said["report of a stranger"]
@@ -194,6 +195,20 @@ def test_work_travels_whole_and_a_report_becomes_a_fact(line: tuple[TaskDesk, De
     assert (fact.task, fact.client, fact.bytes_up) == (7, 1, 12.0)
     assert report is not None
     assert (report.weight, dict(report.stats), report.update["w"].tolist()) == (1.0, {"loss": 0.5}, [0.0, 1.0, 2.0])
+    assert report.spent == {}
+
+
+def test_the_server_says_how_long_it_held_a_call_and_hears_what_work_cost(line: tuple[TaskDesk, Device]) -> None:
+    desk, device = line
+    device.enrol(1)
+    desk.hand_out([errand(7, 1)])
+    assert 0 <= pulled(device, 1).work.held < 5.0
+    model = packed({"w": np.ones(2)})
+    odd = {"download": 0.25, "compute": 2.0, "upload": -1.0, "latency": math.nan, "averaging": math.inf, "rest": 3.0}
+    request = pb.ReportRequest(task=7, client=1, tensors=model, weight=1.0, spent=odd)
+    assert device.stub.Report(request, timeout=10).accepted
+    _, report = desk.next_fact(None, (), None)
+    assert report is not None and report.spent == {"download": 0.25, "compute": 2.0}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""Time on axes and in sentences, in units that people use."""
+
+from __future__ import annotations
+
+_UNITS = (("s", 1.0), ("min", 60.0), ("h", 3600.0), ("days", 86400.0))
+_STEPS: dict[str, tuple[float, ...]] = {
+    "s": (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30),
+    "min": (1, 2, 5, 10, 20, 30),
+    "h": (1, 2, 4, 8, 12),
+    "days": (1, 2, 4, 7, 14, 30, 60, 120, 365, 1000, 3000, 10000),
+}
+_LADDER = tuple((step * length, step, unit) for unit, length in _UNITS for step in _STEPS[unit])
+
+
+def moments(low: float, high: float, most: int = 7) -> list[tuple[str, float]]:
+    """Ticks of a logarithmic axis of time: (what is said, seconds).
+
+    >>> moments(50, 20_000)
+    [('1 min', 60.0), ('2 min', 120.0), ('10 min', 600.0), ('20 min', 1200.0), ('1 h', 3600.0), ('2 h', 7200.0)]
+    """
+    inside = [(_said(step, unit), seconds) for seconds, step, unit in _LADDER if low <= seconds <= high]
+    if len(inside) < 3:  # a narrow range
+        return even(low, high, min(most, 5))
+    if len(inside) > most:  # the plainest first: ones, then ones and twos
+        plain = [m for m in inside if m[0].split()[0] in ("0.1", "0.01", "1", "2", "10", "20")]
+        inside = plain if len(plain) >= 3 else inside
+        inside = inside[:: -(-len(inside) // most)]
+    return inside
+
+
+def even(low: float, high: float, most: int = 6) -> list[tuple[str, float]]:
+    """Ticks of a linear axis of time at whole multiples of a round step.
+
+    >>> even(0, 140)
+    [('0', 0.0), ('30 s', 30.0), ('1 min', 60.0), ('1.5 min', 90.0), ('2 min', 120.0)]
+    """
+    step, each, unit = next((s for s in _LADDER if (high - low) / s[0] <= most), _LADDER[-1])
+    first, last = -int(-low // step), int(high // step)
+    return [(_rounded(i * step) or _said(i * each, unit), i * step) for i in range(first, last + 1)]
+
+
+def _rounded(seconds: float) -> str:
+    """The time in its natural unit, if it is half a number of these or a whole one."""
+    length = _natural(seconds)[1]
+    return plain(seconds) if abs(2 * seconds / length - round(2 * seconds / length)) < 1e-9 else ""
+
+
+def plain(seconds: float) -> str:
+    """A length of time in its natural unit.
+
+    >>> plain(0), plain(45.04), plain(90), plain(5400), plain(-90), plain(250_000)
+    ('0', '45 s', '1.5 min', '1.5 h', '-1.5 min', '2.9 days')
+    """
+    if seconds == 0:
+        return "0"
+    unit, length = _natural(seconds)
+    value = seconds / length
+    return _said(float(f"{value:.0f}" if abs(value) >= 10 else f"{value:.2g}"), unit)
+
+
+def _natural(seconds: float) -> tuple[str, float]:
+    return next(u for u in reversed(_UNITS) if abs(seconds) >= u[1] or u[1] == 1.0)
+
+
+def _said(value: float, unit: str) -> str:
+    return f"{value:,.4g} {'day' if unit == 'days' and value == 1 else unit}"

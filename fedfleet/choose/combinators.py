@@ -1,0 +1,98 @@
+"""Selectors around a selector: some of each pick for the never tried, few devices of one user."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedfleet.choose.ranking import best, whole_number
+from fedfleet.choose.uniform import uniform
+from fedfleet.choose.wrapping import remembering, together
+from fedfleet.core.limits import Count, Fraction
+from fedfleet.core.parts import Draw, Selector, State
+from fedfleet.core.records import Assignments, Bools, Ended, Floats, Ints, Roster
+
+_TRIED = "tried"
+
+
+def explore(
+    selector: Selector | None = None, *, share: Fraction = 0.1, decay: Fraction = 1.0, floor: Fraction = 0.0
+) -> Selector:
+    """A share of each pick goes to clients that were never tried, drawn evenly; `selector` picks the rest (default: uniform).
+
+    In round r the share is max(floor, share decay^r). Fractions of a pick are rounded at random. Whoever ended a task, in whatever
+    way, has been tried. When too few untried candidates are there, the others fill their places; with share = 0 nothing changes.
+    How much work explorers get is the selector's affair too: it is shown them alone.
+    """
+    inner = uniform() if selector is None else selector
+
+    def initial(clients: int) -> State:
+        return {_TRIED: np.zeros(clients, np.bool_)}
+
+    def learn(state: State, ended: Ended) -> State:
+        tried = state[_TRIED].copy()
+        tried[ended.clients] = True
+        return {_TRIED: tried}
+
+    kept = remembering(inner, initial, learn, ("untold",))
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        now = max(floor, share * decay**draw.round)
+        new = np.flatnonzero(~state[_TRIED][roster.clients] & (roster.stats["untold"] == 0))
+        wanted = min(whole_number(n * now, draw, "explore/share"), len(new))
+        if not wanted:
+            return kept.pick(state, roster, n, draw)
+        chosen = new[best(np.zeros(len(new)), roster.keys[new], wanted, draw, "explore")]
+        rest: Bools = np.ones(len(roster.clients), np.bool_)
+        rest[chosen] = False
+        asked = kept.pick(state, roster.only(np.sort(chosen)), wanted, draw)
+        left = roster.only(rest)
+        return together([asked, kept.pick(state, left, min(n - len(asked.clients), len(left.clients)), draw)])
+
+    return replace(kept, name=f"explore({inner.name})", pick=pick)
+
+
+def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
+    """At most so many devices of one user are at work at once; `selector` picks among them (default: uniform).
+
+    Whom the selector named first stays; in place of those that are too many it picks again, among users that have room. Devices
+    that belong to nobody are not counted. In edge runs users themselves are the clients, and nothing changes.
+    """
+    inner = uniform() if selector is None else selector
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        user = roster.stats["user"].astype(np.int64)
+        room: Floats = np.where(user < 0, np.inf, most - roster.stats["user_tasks"])
+        left, picks = room > 0, list[Assignments]()
+        while True:
+            few = roster.only(left)
+            asked = inner.pick(state, few, min(n, len(few.clients)), draw)
+            at = np.searchsorted(roster.clients, asked.clients)
+            stay = _place_of_each(user[at]) < room[at]
+            picks.append(asked.only(np.flatnonzero(stay)))
+            n -= int(stay.sum())
+            if stay.all() or not n:
+                return together(picks)
+            # Whoever was turned away has a user without room, so that each turn leaves fewer users.
+            taken = np.bincount(user[at[stay & (user[at] >= 0)]], minlength=int(user.max()) + 1)
+            room = np.where(user < 0, room, room - taken[user])
+            left = left & (room > 0)
+            left[at] = False
+
+    sees = tuple(dict.fromkeys((*inner.sees, "user", "user_tasks")))
+    return replace(inner, name=f"per_user({inner.name})", pick=pick, sees=sees)
+
+
+def _place_of_each(users: Ints) -> Ints:
+    """How many of the same user stand before each.
+
+    >>> _place_of_each(np.array([4, 2, 4, 4, 2])).tolist()
+    [0, 0, 1, 2, 1]
+    """
+    order = np.argsort(users, kind="stable")
+    ranked = users[order]
+    first = np.searchsorted(ranked, ranked, side="left")
+    found = np.zeros(len(users), np.int64)
+    found[order] = np.arange(len(users)) - first
+    return found

@@ -1,0 +1,198 @@
+"""FLAME: devices by statistical, time and energy utility, and several devices of one user together."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+
+from fedfleet.choose.durations import SEES, expected, nothing_seen, seen
+from fedfleet.choose.ranking import best
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import TasksSpent
+from fedfleet.core.limits import Count, Positive, Share, Waiting
+from fedfleet.core.parts import Draw, Selector, State
+from fedfleet.core.records import Assignments, Ended, Floats, Ints, Roster, whole_work
+from fedfleet.core.trees import Array
+
+_FIRST_LOSS = 10.0  # of a client that never reported
+_FLOOR_JOULES = 1.0  # keeps the logarithm finite
+
+
+def flame(
+    by: Literal["best", "average"] = "best",
+    *,
+    seconds: Positive = 30.0,
+    alpha: Share = 0.5,
+    devices: Count = 4,
+    energy: bool = False,
+    budget: Positive = 3996.0,
+    joules: Positive = 60.0,
+    recharge: Waiting = math.inf,
+) -> Selector:
+    """The highest loss sqrt(n), less for those slower than `seconds` and for drained batteries; devices of one user together.
+
+    FLAME (Cho, Mathur, Kawsar, IMWUT 6(3), 2022). Utility = loss sqrt(samples) x time x energy: the loss is the last
+    reported one, 10 before; time = 1 up to `seconds`, then alpha seconds / t, where t was seen or else is foreseen; energy =
+    ln(budget / drain), 0 from there on: such a device is dead and never asked. by = "best": the top K, in which every user has
+    its `devices` best, at the cost of the tail; "average": user after user, by the mean of its `devices` best.
+
+    The drain is what a device drew so far (where the world does not know joules, `joules` for each task that began) and what one
+    more task is expected to draw: as the last, at first `joules`. The budget, a tenth of a battery of 3000 mAh and 3.7 V, is for
+    the whole run, as in FLAME; with `recharge` = 86400 it is full again every day.
+    """
+    if energy and budget <= joules:
+        raise BadInput(
+            f"choose.budget: {budget:g} J is less than one task draws (choose.joules = {joules:g}); raise it"
+        )
+
+    def initial(clients: int) -> State:
+        found = {"loss": np.full(clients, _FIRST_LOSS), **nothing_seen(clients)}
+        if energy:
+            found |= {"drained": np.zeros(clients), "drew": np.full(clients, joules), "day": np.zeros(1)}
+        return found
+
+    def learn(state: State, ended: Ended, now: float) -> State:
+        del now
+        return {**state, "loss": _losses(state["loss"], ended), **seen(state, ended)}
+
+    def charge(state: State, spent: TasksSpent) -> State:
+        return {**state, **_drawn(state, spent, joules, _day(spent.time, recharge))}
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        if energy:
+            day = _day(float(roster.stats["time"][0]) if len(roster.clients) else 0.0, recharge)
+            power = energy_factor(_drain(state, roster.clients, day), budget)
+            alive = power > 0
+            if not alive.all():
+                roster, power = roster.only(alive), power[alive]
+        else:
+            power = 1.0
+        stat = state["loss"][roster.clients] * np.sqrt(roster.samples)
+        worth = stat * time_factor(expected(state, roster), seconds, alpha) * power
+        user = roster.stats["user"].astype(np.int64)
+        chosen = (_best_devices if by == "best" else _best_users)(worth, user, roster, n, draw, devices)
+        return whole_work(roster.clients[chosen])
+
+    sees = (*SEES, "user", *(("time",) if energy else ()))
+    return Selector("flame", pick, learn, initial=initial, sees=sees, charge=charge if energy else None)
+
+
+def time_factor(t: Floats, seconds: float, alpha: float) -> Floats:
+    """What slowness takes: nothing up to `seconds`, then a factor alpha at once, and in proportion.
+
+    >>> time_factor(np.array([30.0, 30.0 + 1e-12, 60.0]), 30.0, 0.5).round(9)
+    array([1.  , 0.5 , 0.25])
+    """
+    with np.errstate(divide="ignore"):
+        return np.where(t <= seconds, 1.0, seconds * alpha / t)
+
+
+def energy_factor(drain: Floats, budget: float) -> Floats:
+    """ln(budget / drain), and 0 for the dead.
+
+    >>> energy_factor(np.array([100 / np.e, 100.0, 200.0]), 100.0).round(9)
+    array([1., 0., 0.])
+    """
+    return np.where(drain < budget, np.log(budget / np.maximum(drain, _FLOOR_JOULES)), 0.0)
+
+
+def _losses(known: Array, ended: Ended) -> Array:
+    """The last reported losses; one that is no number says nothing."""
+    reported = ended.stats.get("loss")
+    if reported is None:
+        return known
+    found, told = known.copy(), np.isfinite(reported)
+    found[ended.clients[told]] = reported[told]
+    return found
+
+
+def _day(now: float, recharge: float) -> float:
+    return math.floor(now / recharge)
+
+
+def _drain(state: State, clients: Ints, day: float) -> Floats:
+    """What each would have drawn since the last recharge after one more task."""
+    so_far = state["drained"][clients] if day == state["day"][0] else 0.0
+    return so_far + state["drew"][clients]
+
+
+def _drawn(state: State, spent: TasksSpent, joules: float, day: float) -> dict[str, Array]:
+    began = np.zeros(len(spent.tasks), np.bool_)
+    for column in spent.spent.values():
+        began |= column != 0  # NaN too: unknown is not nothing
+    took = spent.spent.get("joules", np.full(len(spent.tasks), np.nan))
+    took = np.where(began, np.where(np.isnan(took), joules, took), 0.0)
+    drained, drew = state["drained"].copy(), state["drew"].copy()
+    if day != state["day"][0]:
+        drained[:] = 0.0
+    np.add.at(drained, spent.clients, took)
+    drew[spent.clients[began]] = took[began]
+    return {"drained": drained, "drew": drew, "day": np.array([day], np.float64)}
+
+
+def _best_devices(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw, devices: int) -> Ints:
+    """The n best, in which each user's first `devices` stand where its best one stands; the tail makes room."""
+    top = best(worth, roster.keys, n, draw, "flame")
+    owners = user[top[user[top] >= 0]]
+    if not len(owners):
+        return top
+    theirs = np.zeros(int(user.max()) + 1, np.bool_)
+    theirs[owners] = True
+    also = np.flatnonzero((user >= 0) & theirs[user])
+    all_of = np.union1d(top, also)
+    order = all_of[best(worth[all_of], roster.keys[all_of], len(all_of), draw, "flame")]
+    place, first = _within_user(user[order])
+    rank = np.arange(len(order))
+    stands = np.where(place < devices, first, rank)
+    return order[np.lexsort((rank, stands))[:n]]
+
+
+def _best_users(worth: Floats, user: Ints, roster: Roster, n: int, draw: Draw, devices: int) -> Ints:
+    """Users by the mean of their best `devices`, each with these; then whoever is left, by utility."""
+    own = _owners(user)
+    mean, there = _means(worth, own, devices)
+    keys = np.full(len(mean), np.iinfo(np.uint64).max, np.uint64)
+    np.minimum.at(keys, own, roster.keys)  # a user's luck is that of one of its devices, whichever place that has
+    users = there[best(mean[there], keys[there], n, draw, "flame/users")]  # n users have n devices at least
+    rank_of = np.full(len(mean), len(users))
+    rank_of[users] = np.arange(len(users))
+    theirs = np.flatnonzero(rank_of[own] < len(users))
+    order = theirs[best(worth[theirs], roster.keys[theirs], len(theirs), draw, "flame")]
+    place, _ = _within_user(user[order])
+    return order[np.lexsort((np.arange(len(order)), np.where(place < devices, rank_of[own[order]], len(users))))[:n]]
+
+
+def _means(worth: Floats, own: Ints, devices: int) -> tuple[Floats, Ints]:
+    """The mean of the best `devices` of each user, and which users there are."""
+    held = np.bincount(own)
+    there = np.flatnonzero(held)
+    counted = np.flatnonzero(held[own] <= devices)
+    if len(counted) < len(own):  # only those with more have to be sorted
+        many = np.flatnonzero(held[own] > devices)
+        many = many[np.argsort(-worth[many], kind="stable")]
+        place, _ = _within_user(own[many])
+        counted = np.concatenate([counted, many[place < devices]])
+    sums = np.bincount(own[counted], worth[counted], minlength=len(held))
+    return sums / np.clip(held, 1, devices), there
+
+
+def _owners(user: Ints) -> Ints:
+    """The user of each device, nobody's devices having one each."""
+    return np.where(user < 0, np.arange(len(user)) + int(user.max(initial=0)) + 1, user)
+
+
+def _within_user(user: Ints) -> tuple[Ints, Ints]:
+    """Of each device: how many of the same user stand before it, and where that user's first one stands. Nobody's are alone.
+
+    >>> [v.tolist() for v in _within_user(np.array([3, -1, 3, -1, 3]))]
+    [[0, 0, 1, 0, 2], [0, 1, 0, 3, 0]]
+    """
+    rank = np.arange(len(user))
+    own = _owners(user)
+    order = np.argsort(own, kind="stable")
+    begins = np.searchsorted(own[order], own[order], side="left")
+    place, first = np.zeros(len(user), np.int64), np.zeros(len(user), np.int64)
+    place[order], first[order] = rank - begins, order[begins]
+    return place, first

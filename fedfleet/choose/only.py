@@ -1,0 +1,59 @@
+"""Only some clients: by number, by kind of device, by tag."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.choose.uniform import uniform
+from fedfleet.choose.wrapping import among
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.labels import FleetFacts
+from fedfleet.core.limits import Natural
+from fedfleet.core.parts import Selector, State
+from fedfleet.core.records import Bools, Ints, Roster
+
+
+def only(
+    selector: Selector | None = None,
+    *,
+    ids: list[Natural] = [],  # noqa: B006 - only read
+    kinds: list[str] = [],  # noqa: B006
+    tags: list[str] = [],  # noqa: B006
+    fleet: FleetFacts = FleetFacts(),  # noqa: B008
+) -> Selector:
+    """Only clients with these numbers, kinds of device or tags (any of them) are asked; `selector` picks (default: uniform).
+
+    Tags are lists of clients by name: world.tags = { night = [1, 2] }. Put one around another to want two things at once.
+    In edge runs clients are users, whose kind says how many devices they have, and so are the numbers under a tag.
+    """
+    inner = uniform() if selector is None else selector
+    named = [np.array(ids, np.int64), *(_of_kind(k, fleet) for k in kinds), *(_of_tag(t, fleet) for t in tags)]
+    members = np.unique(np.concatenate(named))
+    if not len(members):
+        raise BadInput("choose: only names nobody; name clients with ids = [..], kinds = [..] or tags = [..]")
+    clients = len(fleet.keys)
+    if clients and members[-1] >= clients:
+        raise BadInput(
+            f"choose.ids: there is no client {members[-1]} in a fleet of {clients}; they are 0 to {clients - 1}"
+        )
+
+    def allowed(state: State, roster: Roster) -> Bools:
+        del state
+        return np.isin(roster.clients, members)
+
+    return among(inner, allowed, f"only({inner.name})")
+
+
+def _of_kind(kind: str, fleet: FleetFacts) -> Ints:
+    kinds = np.array(fleet.kinds, np.str_)
+    found = np.flatnonzero(kinds == kind)
+    if not len(found):
+        raise BadInput(f"choose.kinds: no device is of kind {kind!r}{nearest(kind, np.unique(kinds).tolist())}")
+    return found
+
+
+def _of_tag(tag: str, fleet: FleetFacts) -> Ints:
+    if tag not in fleet.tags:
+        hint = nearest(tag, fleet.tags) or "; name clients under it with world.tags"
+        raise BadInput(f"choose.tags: nobody has the tag {tag!r}{hint}")
+    return fleet.tags[tag]

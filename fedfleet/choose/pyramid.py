@@ -1,0 +1,142 @@
+"""PyramidFL: within a cohort, who taught less lately trains on less of its data, and who would be early makes more steps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from fedfleet.choose.ledger import ledger, looked_up, written
+from fedfleet.choose.oort import oort
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import TasksSpent
+from fedfleet.core.limits import Fraction, NonNegative, Share, Waiting
+from fedfleet.core.parts import Draw, Selector, State
+from fedfleet.core.records import FOLDED, Assignments, Ended, Floats, Ints, Roster
+from fedfleet.core.rng import hash_keys
+from fedfleet.core.trees import Array
+
+SEES = ("compute_seconds", "transfer_seconds", "latency_seconds", "step_seconds", "batch_seconds", "steps")
+_MINE = "pyramid."
+_FAINTEST = 1e-30  # of a gradient that is known: 0 means that nobody has told
+_SLACK = 1e-9  # of a step, so that a sum in another order is not late by its last bit
+
+
+def pyramidfl(
+    selector: Selector | None = None,
+    *,
+    low: Annotated[float, Ge(0), Le(0.99)] = 0.1,
+    high: Annotated[float, Ge(0), Le(0.99)] = 0.6,
+    slack: Fraction = 1.0,
+    most: NonNegative = 10.0,
+    wait_for: Share = 1.0,
+    seconds: Waiting = math.inf,
+) -> Selector:
+    """A cohort whose members do unlike work: less data where little was learnt, more steps where there is time: PyramidFL.
+
+    Li et al., MobiCom 2022. `selector` picks (default: oort). The n picked are ranked by gradient utility, the norm of a client's
+    last update times its samples, those who have not told theirs first; rank r leaves `low` + r (`high` - `low`) / n of its data
+    out. A client that would be done t seconds before the round ends makes up to floor(`slack` t / time of a step) steps
+    more than the whole work, `most` times the whole work at most. The round ends with the ceil(`wait_for` n)-th fastest
+    (1 / factor under overcommit), and after `seconds` at the latest (under a deadline). `low` = `high` = 0 and `slack` = 0
+    leave both out. Times are foreseen without unavailable time, and cautiously: a step counts as a full batch, and without
+    variation from trip to trip nobody who makes more steps ends after the round.
+
+    The released code drops tensors of the update instead, each with that chance, and takes all communication to be shorter by
+    that; here it is the data, which any algorithm understands. It thinks in rounds: under asynchronous pacing it is refused.
+    """
+    if low > high:
+        raise BadInput(
+            f"low = {low:g} is more than high = {high:g}: the best would leave out more data than the last; swap them"
+        )
+    inner = oort() if selector is None else selector
+
+    def initial(clients: int) -> State:
+        own = ledger(clients, {"gradient": np.float32})
+        return {**inner.initial(clients), **{_MINE + name: column for name, column in own.items()}}
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        asked = inner.pick(_others(state), roster, n, draw)
+        at = np.searchsorted(roster.clients, asked.clients)
+        left = low + _ranks(_own(state), roster, at, draw) * (high - low) / max(len(at), 1)
+        columns = {name: roster.stats[name][at] for name in SEES}
+        more = longer(columns, 1.0 - left, wait_for=wait_for, seconds=seconds, slack=slack, most=most)
+        return replace(asked, share=asked.share * (1.0 - left), steps=np.where(asked.steps > 0, asked.steps, more))
+
+    def learn(state: State, ended: Ended, now: float) -> State:
+        rest = _others(state) if inner.learn is None else inner.learn(_others(state), ended, now)
+        return {**rest, **{_MINE + name: column for name, column in _learnt(_own(state), ended).items()}}
+
+    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
+        assert inner.probe is not None
+        return inner.probe(_others(state), roster, n, draw)
+
+    def charge(state: State, spent: TasksSpent) -> State:
+        assert inner.charge is not None
+        return {**state, **inner.charge(_others(state), spent)}
+
+    return replace(
+        inner, name=f"pyramidfl({inner.name})", pick=pick, learn=learn, initial=initial, by_round=True,
+        probe=None if inner.probe is None else probe, charge=None if inner.charge is None else charge,
+        sees=tuple(dict.fromkeys((*inner.sees, *SEES))),
+    )  # fmt: skip
+
+
+def longer(
+    columns: Mapping[str, Floats], share: Floats, *, wait_for: float, seconds: float, slack: float, most: float
+) -> Ints:
+    """How many steps each member of a cohort makes so that it ends with the round; 0: as many as the algorithm says.
+
+    The round is taken to end when the last that it waits for ends at the earliest, and who makes more steps to take full batches.
+    """
+    compute, transfer, latency, step, batch, steps = (columns[name] for name in SEES)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        compute, step, batch = compute - latency, step - latency, batch - latency
+        part = share < 1.0
+        soonest = transfer + np.where(part, share * np.maximum(compute - steps * batch, 0.0), compute)
+        latest = transfer + np.where(part, steps * step, compute)
+        able = np.sort(soonest[np.isfinite(soonest)])
+        if not len(able):
+            return np.zeros(len(share), np.int64)
+        last = min(math.ceil(wait_for * len(share) - 1e-9), len(able)) - 1
+        end = min(float(able[last]), seconds)
+        more = np.minimum(np.floor(slack * np.maximum(end - latest, 0.0) / step - _SLACK), np.floor(most * steps))
+        found = np.where(np.isfinite(more) & (more >= 1.0), steps + more, 0.0)
+    return found.astype(np.int64)
+
+
+def _ranks(state: State, roster: Roster, at: Ints, draw: Draw) -> Ints:
+    """The rank of each of these places by gradient utility, from 0; who is unknown comes first, with more samples before less."""
+    clients = roster.clients[at]
+    order = np.argsort(clients)
+    gradient = np.zeros(len(at))
+    gradient[order] = looked_up(state, "gradient", clients[order])
+    luck = hash_keys(draw.seed, "pyramid", roster.keys[at], draw.round << 32 ^ draw.first)
+    ranks = np.empty(len(at), np.int64)
+    ranks[np.lexsort((luck, -roster.samples[at], np.where(gradient > 0, -gradient, -np.inf)))] = np.arange(len(at))
+    return ranks
+
+
+def _learnt(state: State, ended: Ended) -> State:
+    """The gradient utility of those whose reports were folded, where they told it."""
+    none = np.full(len(ended.tasks), np.nan)
+    found = ended.stats.get("update_norm", none) * ended.stats.get("samples", np.ones(len(none)))
+    told = np.flatnonzero(np.isfinite(found) & (ended.fate == FOLDED))
+    if not len(told):
+        return state
+    clients, at = np.unique(ended.clients[told], return_inverse=True)
+    gradient = np.zeros(len(clients))
+    gradient[at] = np.clip(found[told], _FAINTEST, np.finfo(np.float32).max)
+    return written(state, clients, {"gradient": gradient})
+
+
+def _own(state: State) -> dict[str, Array]:
+    return {name[len(_MINE) :]: column for name, column in state.items() if name.startswith(_MINE)}
+
+
+def _others(state: State) -> dict[str, Array]:
+    return {name: column for name, column in state.items() if not name.startswith(_MINE)}

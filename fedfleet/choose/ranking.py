@@ -1,0 +1,54 @@
+"""Whom to take, by one number per candidate: the highest scores, or a draw in proportion to weights; ties by addressed hash."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedfleet.choose.uniform import smallest
+from fedfleet.core.parts import Draw
+from fedfleet.core.records import Floats, Ints, Keys
+from fedfleet.core.rng import hash_keys, uniforms
+
+_ONE: Keys = np.zeros(1, np.uint64)
+
+
+def pick_number(draw: Draw) -> int:
+    """One number for this pick of this round: one address, since every column of it costs a pass over the roster."""
+    return draw.round << 32 ^ draw.first
+
+
+def best(score: Floats, keys: Keys, n: int, draw: Draw, label: str) -> Ints:
+    """The places of the n highest scores, highest first; NaN counts as the lowest of all.
+
+    Hashes are made only for those who are taken and those who tie with the last of them.
+
+    >>> best(np.array([1.0, np.nan, 3.0, 2.0]), np.arange(4, dtype=np.uint64), 2, Draw(0, 0), "x").tolist()
+    [2, 3]
+    """
+    n = min(n, len(score))
+    if n <= 0:
+        return np.zeros(0, np.int64)
+    score = np.where(np.isnan(score), -np.inf, score)
+    last = np.partition(score, len(score) - n)[len(score) - n]
+    above, level = np.flatnonzero(score > last), np.flatnonzero(score == last)
+    pick = pick_number(draw)
+    order = np.lexsort((hash_keys(draw.seed, label, keys[above], pick), -score[above]))
+    luck = hash_keys(draw.seed, label, keys[level], pick)
+    return np.concatenate([above[order], level[smallest(luck, n - len(above))]])
+
+
+def race(weights: Floats, keys: Keys, draw: Draw, label: str) -> Floats:
+    """Exponential clocks of these rates: the n that ring first are a draw without replacement, in proportion to the weights.
+
+    Efraimidis and Spirakis, Information Processing Letters 97 (2006). A weight of 0 never rings.
+    """
+    waits = -np.log1p(-uniforms(draw.seed, label, keys, pick_number(draw)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rings = waits / weights
+    return np.where(weights > 0, rings, np.inf)
+
+
+def whole_number(share: float, draw: Draw, label: str) -> int:
+    """A number of clients that is `share` on average: the fraction is rounded at random, one draw for each pick."""
+    luck = float(uniforms(draw.seed, label, _ONE, pick_number(draw))[0])
+    return int(np.floor(share)) + int(luck < share - np.floor(share))

@@ -1,0 +1,1 @@
+"""Where the time went: a run's virtual time attributed to causes, exactly, along the critical path of every round."""

@@ -1,0 +1,92 @@
+"""What accuracy costs: how good a model is to be had for so many joules or bytes, and how many it takes to reach a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fedfleet.core.events import Evaluated, Event, Probed, ReportUnwanted, TasksSpent
+from fedfleet.core.records import Floats
+from fedfleet.measure.spending import AGAIN, BYTES
+
+Price = Literal["seconds", "joules", "bytes"]
+_COLUMNS: dict[str, tuple[str, ...]] = {"joules": ("joules",), "bytes": BYTES}
+SHARES = (0.25, 0.5, 0.75, 1.0)  # of what a run cost in all, of which `budgets` tells
+TARGETS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # accuracies of which `targets` tells
+
+
+@dataclass(frozen=True, slots=True)
+class Priced:
+    """The best accuracy so far on the central test set, at each evaluation, against what the run had cost until then."""
+
+    cost: Floats
+    best: Floats
+
+
+def priced(log: Iterable[Event], what: Price) -> Priced:
+    """Accuracy against cumulative cost: virtual seconds, joules, or bytes in both directions.
+
+    Waste and probes are in it. A task's cost is known when its round closes; of those still running nothing is counted yet.
+    """
+    paid, costs, seen = 0.0, list[float](), list[float]()
+    for event in log:
+        match event:
+            case TasksSpent() | Probed():
+                columns = (event.spent[name] for name in _COLUMNS.get(what, ()) if name in event.spent)
+                paid += sum(float(np.nansum(values)) for values in columns)
+            case ReportUnwanted(reason=reason) if what == "bytes" and reason == AGAIN:
+                paid += event.bytes_up
+            case Evaluated() if event.total:
+                costs.append(event.time if what == "seconds" else paid)
+                seen.append(event.correct / event.total)
+            case _:
+                pass
+    return Priced(np.array(costs, np.float64), np.maximum.accumulate(np.array(seen, np.float64)))
+
+
+def accuracy_under(curve: Priced, budget: float) -> float | None:
+    """The best model to be had for at most so much; None if even the first costs more.
+
+    >>> curve = Priced(np.array([0.0, 10.0, 20.0]), np.array([0.1, 0.6, 0.9]))
+    >>> accuracy_under(curve, 15.0), cost_to(curve, 0.6), cost_to(curve, 0.95)
+    (0.6, 10.0, None)
+    """
+    within = np.flatnonzero(curve.cost <= budget)
+    return float(curve.best[within[-1]]) if len(within) else None
+
+
+def cost_to(curve: Priced, target: float) -> float | None:
+    """What it had cost when an evaluation first reached the target; None if none did."""
+    reached = np.flatnonzero(curve.best >= target)
+    return float(curve.cost[reached[0]]) if len(reached) else None
+
+
+def budgets(log: Iterable[Event]) -> dict[str, list[dict[str, Any]]]:
+    """The best accuracy under quarters of what the run cost in all, for each price that is known."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for what, curve in _curves(log).items():
+        whole = float(curve.cost[-1])
+        found[what] = [{"budget": s * whole, "accuracy": accuracy_under(curve, s * whole)} for s in SHARES]
+    return found
+
+
+def targets(log: Iterable[Event]) -> list[dict[str, Any]]:
+    """What it cost to reach each of TARGETS that was reached, and the best accuracy of all."""
+    curves = _curves(log)
+    if not curves:
+        return []
+    best = float(curves["seconds"].best[-1])
+    wanted = [target for target in TARGETS if target < best] + [best]
+    return [{"accuracy": target, **{what: cost_to(c, target) for what, c in curves.items()}} for target in wanted]
+
+
+def _curves(log: Iterable[Event]) -> dict[str, Priced]:
+    """Accuracy against seconds, and against what else is counted in this journal."""
+    events = list(log)
+    found = {what: priced(events, what) for what in ("seconds", "joules", "bytes")}
+    return {
+        what: curve for what, curve in found.items() if len(curve.cost) and (what == "seconds" or curve.cost[-1] > 0)
+    }
