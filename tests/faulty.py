@@ -145,6 +145,8 @@ def policy_of(name: str, rng: np.random.Generator, clients: int) -> Policy:
         key: deadline(given["cohort"] + i, seconds=given["seconds"] * (i + 1), min_clients=1)
         for i, key in enumerate(k for k, (hint, _) in wanted.items() if hint is Policy)
     }
+    if given["if_few"] == "wait" and "lease" not in wanted:
+        given["max_staleness"] = 0  # those who are silent would be busy for ever, and in the end all are
     return build(**{key: value for key, value in given.items() if key in wanted}, **inside)
 
 

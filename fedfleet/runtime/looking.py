@@ -51,7 +51,7 @@ def look(plan: Plan, world: World, state: RunState, command: Probe) -> Looked:
     if able.any():
         ends[able] = world.states.finish(command.clients[able], command.time, seconds[able])
     limit = command.time + command.within
-    answered = ends <= limit
+    answered = able & (ends <= limit)
     last = limit if not answered.all() and limit < np.inf else float(ends[answered].max(initial=command.time))
     worked = np.where(answered, seconds, 0.0)
     cut = np.flatnonzero(able & ~answered)  # they worked for it until its time was up

@@ -58,6 +58,9 @@ ENERGY = {
 }
 
 
+FAULTS = {"all_of": {"faults": ["lossy", "crashes", "delayed", "repeated", "slowed", {"use": "outages", "rate": 0.5}]}}
+
+
 def paced(name):
     return {"use": name, **POLICIES.get(name, {"cohort": 4})}
 
@@ -91,7 +94,12 @@ def cases():
     for key, name in ((key, name) for key, kind in AROUND.items() for name in names(kind)):
         algorithm = {"use": "fedavg", key: {"use": name, **NEEDED.get(name, {})}}
         found[f"{key} {name}"] = {"algorithm": algorithm, "pace": paced("readiness")}
-    return [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
+    many = [(f"{name} {e}", more, e) for name, more in found.items() for e in ("inline", "stacked")]
+    # What goes wrong is the same whoever trains.
+    faulty = {f"faults {name}": {"use": name, **FAULTS.get(name, {})} for name in names("faults")}
+    many += [(n, {"pace": paced("deadline"), "world": {"faults": fault}}, "inline") for n, fault in faulty.items()]
+    beside = {"world": {"faults": faulty["faults all_of"]}, "pace": {"use": "deadline", "cohort": 3, "seconds": 3000.0}}
+    return [*many, ("edge under faults inline", {"edge": "hierfl", **beside}, "inline")]
 
 
 CASES = cases()

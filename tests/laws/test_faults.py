@@ -39,7 +39,7 @@ def test_whatever_goes_wrong_each_task_ends_once_and_is_paid_for(name, tmp_path)
 
 @pytest.mark.parametrize("name", PACES)
 def test_every_policy_gives_up_who_is_silent(name):
-    assert not any(waits_for_ever(policy_of(name, stream(17, f"faulty/{name}", case), 10)) for case in range(20))
+    assert not any(waits_for_ever(policy_of(name, stream(17, f"faulty/{name}", case), 10), 10) for case in range(20))
 
 
 def ran(fleet, pace, wrong, scale=1.0):

@@ -11,11 +11,14 @@ from fedfleet.core.events import (
     TaskArrived,
     TaskLost,
     TasksDropped,
+    TaskStruck,
 )
 from fedfleet.core.records import Stop
 from fedfleet.measure.failures import Cause, clock, cure, failures
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.pace.timeout import timeout
+from fedfleet.world.faults import lossy
+from tests.faulty import world_of as faulty_world
 from tests.worlds import Fleet, even_fleet, events_of, roster_of, toy_plan, world_of
 
 NIGHT = Fleet(even_fleet(3).keys, (8.0,) * 3, (86400.0,) * 3, (((40_000.0, 60_000.0),),) * 3)
@@ -71,6 +74,23 @@ def test_devices_that_cannot_do_the_work_are_the_cause():
     found = failures(ran(readiness(3), even_fleet(3, float("inf"))))
     assert found.causes == {Cause.UNABLE: 10}
     assert "the device cannot do this work" in cure(found)
+
+
+def test_tasks_that_are_lost_on_the_way_are_the_cause_whether_the_server_knows_or_not():
+    for noticed in (True, False):
+        lossy_ = lossy(download=0.0, compute=1.0, upload=0.0, noticed=noticed)
+        plan = toy_plan(deadline(3, seconds=50.0), 3, stop=Stop(rounds=4))
+        found = failures(events_of(plan, faulty_world(even_fleet(3), lossy_))[0])
+        assert found.causes == {Cause.LOST: 4}
+        assert cure(found).startswith(
+            "12 tasks were lost on the way (most often: lost in compute, 12 times); ask more clients"
+        )
+
+
+def test_a_few_lost_among_many_who_were_late_are_not_the_cause():
+    log = [TaskStruck(2.0, 0, 0, 2.0, "lost in upload"), dropped(9.0, 9.0, 9.0, 9.0), RoundFailed(9.0, 0, "late")]
+    assert failures(log).causes == {Cause.LATE: 1}
+    assert failures([log[0], dropped(9.0, 9.0, 9.0), log[2]]).causes == {Cause.LOST: 1}
 
 
 def test_refused_reports_are_the_cause_although_they_arrived():

@@ -95,41 +95,52 @@ def never_together(plan: Plan, world: World) -> list[str]:
 
 def check_silence(plan: Plan, world: World) -> None:
     """Refuse a policy that waits for ever where a task can be lost without a word: such a run would sleep to its horizon."""
-    if world.faults is not None and world.faults.silences and waits_for_ever(plan.pace):
+    if world.faults is not None and world.faults.silences and waits_for_ever(plan.pace, plan.clients):
         raise BadInput(
             f"pace: {plan.pace.name!r} waits for every task until it ends, and world.faults can lose one without a word, so that "
-            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as "deadline", or let '
-            "the server hear of what is lost with world.faults.noticed = true"
+            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as "deadline" with '
+            "max_staleness = 0, or let the server hear of what is lost with world.faults.noticed = true"
         )
 
 
-def waits_for_ever(pace: Policy) -> bool:
-    """Does a policy go on waiting, whatever time passes, when everyone whom it asked is silent?
+def waits_for_ever(pace: Policy, clients: int) -> bool:
+    """Does a policy go on waiting, whatever time passes, when everyone whom it asks is silent?
 
-    Its decisions tell: it is given whom it asks for, nobody reports, and it is woken whenever it wants to be.
+    Its decisions tell: it is given whom it asks for, as far as there are clients left that it does not wait for, nobody reports,
+    and it is woken whenever it wants to be. It does not wait for ever if it gives tasks up, or if rounds go by nonetheless.
     """
-    book = Book(kept=pace.initial)
+    book, missing = Book(kept=pace.initial), 0
     for _ in range(_WAKINGS):
         decision = pace.decide(book)
         if decision.keep is not None:
             book = book._replace(kept=decision.keep)
-        if (
-            decision.abandon
-            or decision.commit
-            or (book.running and (decision.drop, decision.drop_before) != (None, None))
-        ):
+        if book.running and (decision.drop == 0 or decision.drop_before is not None):
             return False
+        if decision.abandon or decision.commit:
+            book = Book(
+                book.now, book.round + 1, opened_at=book.now, sent_at=book.sent_at, running=book.running, kept=book.kept
+            )
+            continue
         if decision.ask:
-            everyone = book.selected + decision.ask
-            book = book._replace(
-                wanted=everyone, selected=everyone, running=everyone, own_running=everyone, sent_at=book.now,
-                first_sent_at=min(book.first_sent_at, book.now), asks=book.asks + 1, answered=True,
-            )  # fmt: skip
+            missing = 0 if clients - book.running >= decision.at_least else decision.at_least
+            book = book._replace(wanted=book.selected + decision.ask, asking=True)
+        if book.asking and not missing:
+            book = _answered(book, clients)
         elif decision.wake_at is None or decision.wake_at == math.inf:
             return True
         else:
             book = book._replace(now=decision.wake_at, answered=False)
-    return True
+    return book.round == 0
+
+
+def _answered(book: Book, clients: int) -> Book:
+    """The book after as many as there are were sent a task."""
+    sent = min(book.wanted - book.selected, clients - book.running)
+    first = min(book.first_sent_at, book.now) if sent else book.first_sent_at
+    return book._replace(
+        asking=False, answered=True, asks=book.asks + 1, selected=book.selected + sent, running=book.running + sent,
+        own_running=book.own_running + sent, sent_at=book.now if sent else book.sent_at, first_sent_at=first,
+    )  # fmt: skip
 
 
 def short_of_memory(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:

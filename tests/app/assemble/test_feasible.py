@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble, doubts
-from fedfleet.app.assemble.feasible import hopeless_trips, never_together, short_of_memory
+from fedfleet.app.assemble.feasible import hopeless_trips, never_together, short_of_memory, waits_for_ever
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Stop
@@ -196,3 +196,48 @@ def test_more_models_than_rounds_are_refused():
     with pytest.raises(BadInput, match=r"stop.commits: 9 models can never be made in stop.rounds = 8 rounds"):
         assemble(resolve({**SPEC, "stop": {"rounds": 8, "commits": 9}}))
     assert assemble(resolve({**SPEC, "stop": {"rounds": 9, "commits": 9}})).plan.stop.commits == 9
+
+
+# ---- silence ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "ever"),
+    [
+        (readiness(3), True), (readiness(3, ready_share=0.5, max_staleness=2), True), (overcommit(readiness(3)), True),
+        (deadline(3, seconds=math.inf), True), (buffered(), True), (deadline(3), False), (deadline(3, max_staleness=4), False),
+        (overcommit(deadline(3)), False), (buffered(lease=100.0), False), (deadline(3, if_few="wait"), False),
+        (deadline(3, max_staleness=4, if_few="wait"), True),  # those who are silent are busy, until nobody is left
+    ],
+)  # fmt: skip
+def test_whoever_goes_on_waiting_for_silence_is_known_by_its_decisions(policy, ever):
+    assert waits_for_ever(policy, 30) == ever
+
+
+def test_a_fleet_of_a_million_is_not_used_up_by_silence():
+    assert not waits_for_ever(deadline(1000, max_staleness=4, if_few="wait"), 1_000_000)
+    assert waits_for_ever(readiness(1000), 1_000_000)
+
+
+@pytest.mark.parametrize("faults", ["lossy", "crashes", "outages", ["slowed", "crashes"]])
+def test_waiting_for_ever_where_tasks_are_lost_without_a_word_is_refused(faults):
+    said = r"pace: 'readiness' waits for every task until it ends, and world.faults can lose one without a word.*pace.lease"
+    world = {"clients": 30, "faults": faults}
+    with pytest.raises(BadInput, match=said):
+        assemble(resolve({"world": world}))
+    assemble(resolve({"world": world, "pace": "deadline"}))
+
+
+@pytest.mark.parametrize(
+    "faults", [{"use": "lossy", "noticed": True}, "delayed", "repeated", "slowed", {"use": "crashes", "rate": 0.0}]
+)
+def test_whoever_hears_of_what_is_lost_may_wait(faults):
+    assemble(resolve({"world": {"clients": 30, "faults": faults}}))
+
+
+def test_a_fleet_that_is_always_down_is_told():
+    down = {"use": "crashes", "rate": 1.0, "seconds": 3600.0, "period": 3600.0}
+    said = doubts(
+        assemble(resolve({"world": {"clients": 30, "faults": down}, "pace": {"use": "deadline", "cohort": 5}}))
+    )
+    assert any("no more than 0 clients are reachable at once" in s for s in said)

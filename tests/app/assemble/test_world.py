@@ -79,3 +79,20 @@ def test_states_are_scored_one_by_one():
     states = load_states("builtin:30")
     scores = score_states(states, 120.0, 50, 200, "paper")
     assert scores.shape == (30,) and (scores >= 0).all() and len(np.unique(scores)) > 1
+
+
+@pytest.mark.parametrize("edge", [{}, {"edge": "hierfl"}])
+def test_whoever_is_down_cannot_be_reached_and_users_neither(edge):
+    table = {
+        **WORLD,
+        "users": {"use": "households"},
+        "faults": {"use": "outages", "rate": 0.9, "groups": 3, "seconds": 9000.0},
+    }
+    pace = {"use": "deadline", "cohort": 3}
+    world = assemble(resolve({"world": table, "pace": pace, **edge})).world
+    up = assemble(resolve({"world": {k: v for k, v in table.items() if k != "faults"}, "pace": pace, **edge})).world
+    assert up.faults is None and world.faults is not None and len(world.keys) == len(up.keys)
+    times = np.arange(0.0, 86400.0, 1800.0).tolist()
+    for t in times:
+        assert np.array_equal(world.states.online(t), up.states.online(t) & ~world.faults.away(t))
+    assert sum(world.faults.away(t).sum() for t in times) > 0
