@@ -12,7 +12,8 @@ def tasks_of(clients, seconds, fates):
     n = len(clients)
     whole, zero = np.zeros(n, np.int64), np.zeros(n)
     took = np.array(seconds, float)
-    return Tasks(np.array(clients), whole, whole, zero, took, took, zero, zero, zero, np.array(fates, np.int8), whole, whole > 0, whole)
+    fate, none = np.array(fates, np.int8), np.zeros(n, np.bool_)
+    return Tasks(np.array(clients), whole, whole, zero, took, took, zero, zero, zero, fate, whole, none, none)
 
 
 def test_a_client_that_never_finished_needs_longer_than_it_was_waited_for():
