@@ -109,7 +109,8 @@ def _losses(known: Array, ended: Ended) -> Array:
 
 
 def _day(now: float, recharge: float) -> float:
-    return math.floor(now / recharge)
+    """How often batteries have been filled; not by math.floor, which knows no infinite quotient."""
+    return float(np.floor(now / recharge))
 
 
 def _drain(state: State, clients: Ints, day: float) -> Floats:

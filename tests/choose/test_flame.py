@@ -138,6 +138,12 @@ def test_with_recharge_the_budget_is_full_again_the_next_day():
     )
 
 
+def test_a_recharge_shorter_than_any_moment_breaks_nothing():
+    part = flame(energy=True, recharge=5e-324)
+    state = part.charge(part.initial(1), spent([0], time=9.0, joules=[1.0]))
+    assert chosen(part, state, roster(1, time=10.0), 1) == [0]
+
+
 @pytest.mark.parametrize("part", [flame(), flame("average", energy=True), flame(energy=True, recharge=60.0)])
 def test_it_is_a_selector_as_others_are(part):
     check_selector(part)
