@@ -68,10 +68,12 @@ def test_without_a_world_a_task_is_divided_evenly():
 
 
 def test_roundings_are_no_waiting():
-    sent, work = 1e8 + 0.1, 0.7
-    way = Passage(sent + work, 0.0, Blame())
-    way.through(Task(0, sent, sent + work, {"compute": 0.3, "upload": 0.4}))
-    assert [cause for cause, _ in way.parts] == ["upload", "compute"] and way.at == sent
+    for k in range(50):
+        sent, stages = 1e8 + 0.1 * k, {"compute": 0.3, "upload": 0.4 + 0.01 * k}
+        ended = sent + sum(stages.values())
+        way = Passage(ended, 0.0, Blame())
+        way.through(Task(0, sent, ended, stages))
+        assert [cause for cause, _ in way.parts] == ["upload", "compute"] and way.at == sent
 
 
 def test_claims_beyond_the_time_that_passed_are_cut():

@@ -9,16 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.events import (
+    CandidatesSeen,
+    Evaluated,
     ModelCommitted,
     Probed,
     ReportsGathered,
     RoundFailed,
+    RunBegan,
+    RunEnded,
     TaskArrived,
     TasksSent,
     TasksSpent,
+    TimerFired,
 )
 from fedfleet.core.parts import Policy, Selector
-from fedfleet.core.records import Decision, Stop, whole_work
+from fedfleet.core.records import Decision, Roster, Stop, whole_work
 from fedfleet.core.rng import client_keys
 from fedfleet.core.spending import STAGES
 from fedfleet.measure.attribution.ledger import CAUSES
@@ -26,8 +31,20 @@ from fedfleet.measure.attribution.walking import attribution, rounds_of, slowest
 from fedfleet.pace.buffered import buffered
 from fedfleet.pace.rounds import deadline, readiness
 from tests.measure.attribution.runs import prober, progress_in, stages_world, told
-from tests.measure.journals import LOG
-from tests.worlds import Fleet, doubled, even_fleet, events_of, fleets, only, paces, renamed, toy_plan, world_of
+from tests.measure.journals import LOG, gathered, sent
+from tests.worlds import (
+    Fleet,
+    doubled,
+    even_fleet,
+    events_of,
+    fleets,
+    only,
+    paces,
+    renamed,
+    roster_of,
+    toy_plan,
+    world_of,
+)
 
 law = settings(deadline=None, derandomize=True, max_examples=40)
 horizons = st.one_of(st.just(2000.0), st.integers(5, 400).map(float))
@@ -280,6 +297,67 @@ def test_a_task_of_an_earlier_round_counts_only_as_far_as_it_lies_in_this_one():
     guessed = attribution(events)
     assert guessed.cutting == "evenly" and guessed.rounds[first].causes != r.causes
     assert guessed.causes["pause"] == found.causes["pause"]
+
+
+def seen(time, *clients):
+    return CandidatesSeen(time, roster_of(*clients))
+
+
+def closing(time, decided, number, *tasks, spent=None):
+    """A round is decided to close, its reports are folded, and its model is there."""
+    clients, n = np.zeros(len(tasks), np.int64), len(tasks)
+    cost = TasksSpent(decided, np.array(tasks), clients, spent or {"compute": np.full(n, 1.0)})
+    return [cost, gathered(time, *tasks), ModelCommitted(time, number, number + 1, "", n)]
+
+
+def test_who_reports_while_an_ask_waits_does_not_make_the_wait_a_pause():
+    # The pause ends at 21 and the ask goes out; a report comes at 25; at 40 enough can be reached.
+    log = [
+        RunBegan(0.0, 1, 3, "", ""),
+        seen(0.0, 0, 1),
+        sent(0.0, 0, 0, 0, 0, 1),
+        TaskArrived(1.0, 0, 0, 1.0, 1.0),
+        *closing(1.0, 1.0, 0, 0),
+        TimerFired(21.0),
+        TaskArrived(25.0, 1, 1, 25.0, 1.0),
+        seen(40.0, 2),
+        sent(40.0, 1, 1, 2, 2),
+        TaskArrived(41.0, 2, 2, 1.0, 1.0),
+        *closing(41.0, 41.0, 1, 1, 2),
+    ]
+    assert attribution(log).rounds[1].causes == {"pause": 20.0, "reachability": 19.0, "compute": 1.0}
+
+
+def test_who_looks_again_because_nobody_was_there_waits_for_reachability():
+    log = [
+        RunBegan(0.0, 1, 3, "", ""),
+        TimerFired(10.0),
+        CandidatesSeen(10.0, Roster(np.zeros(0, np.int64), np.zeros(0, np.uint64), np.zeros(0, np.int64))),
+        TimerFired(70.0),
+        seen(70.0, 2),
+        sent(70.0, 0, 0, 0, 2),
+        TaskArrived(71.0, 0, 2, 1.0, 1.0),
+        *closing(71.0, 71.0, 0, 0),
+    ]
+    assert taken(attribution(log).causes) == {"pause": 10.0, "reachability": 60.0, "compute": 1.0}
+
+
+def test_the_server_takes_its_time_for_trying_and_folding():
+    # The first model is tried for 2 s of a pause of 5; reports are folded from 20 to 23, the last model tried to 30.
+    log = [
+        RunBegan(0.0, 1, 3, "", ""),
+        Evaluated(2.0, 0, 1, 10, 1.0),
+        TimerFired(5.0),
+        seen(5.0, 2),
+        sent(5.0, 0, 0, 0, 2),
+        TaskArrived(20.0, 0, 2, 15.0, 1.0),
+        *closing(23.0, 20.0, 0, 0, spent={"compute": np.array([4.0]), "upload": np.array([np.nan])}),
+        Evaluated(30.0, 1, 1, 10, 1.0),
+        RunEnded(30.0, "rounds"),
+    ]
+    found = attribution(log)
+    assert found.rounds[0].causes == {"server": 5.0, "pause": 3.0, "compute": 4.0, "unknown": 11.0}
+    assert found.rounds[1].causes == {"server": 7.0} and found.ended
 
 
 def test_the_time_after_the_last_closing_is_unfinished():
