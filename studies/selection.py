@@ -63,9 +63,10 @@ FLEETS: dict[str, Fleet] = {
 TASKS: dict[str, dict[str, Any]] = {
     "digits": {"task": {"use": "digits_mlp"}, "local": {"lr": 0.2, "epochs": 3}, "target": 0.8, "every": 1},
     "wisdm": {
-        "task": {"use": "wisdm_cnn", "hidden": 32, "samples": 4000},
+        "task": {"use": "wisdm_cnn", "hidden": 32, "samples": 2500},
         "local": {"lr": 0.1, "epochs": 2, "batch": 16},
         "target": 0.5,
+        "every": 3,
     },
 }
 SELECTORS: dict[str, dict[str, Any]] = {
@@ -74,7 +75,7 @@ SELECTORS: dict[str, dict[str, Any]] = {
     "pyramidfl": {"use": "pyramidfl"},
     "flame": {"use": "flame", "seconds": DEADLINE},
     "tifl": {"use": "tifl", "tiers": 5},
-    "power_of_choice": {"use": "power_of_choice", "d": 2 * COHORT},
+    "power_of_choice": {"use": "power_of_choice", "d": 2 * COHORT, "probe_seconds": DEADLINE},
 }
 _ROUNDS = {"if_few": "wait"}  # a fleet that sleeps is waited for; without that the night burns a round every 20 seconds
 # By name: the policy, the method that suits it, and after how many commits a model is tried.

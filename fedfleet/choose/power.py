@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ _LOSS = "loss"
 
 
 def power_of_choice(
-    d: Count = 30, *, losses: Literal["probed", "stale"] = "probed", probe_seconds: Waiting = math.inf
+    d: Count = 30, *, losses: Literal["probed", "stale"] = "probed", probe_seconds: Waiting = 120.0
 ) -> Selector:
     """Of d candidates, drawn in proportion to their samples, those on whose data the model has the highest loss.
 
