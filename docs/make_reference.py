@@ -1,4 +1,4 @@
-"""Write docs/reference/parts.md from the registry: `python -m docs.make_reference`."""
+"""Write docs/reference/parts.md from the registry and commands.md from the verbs: `python -m docs.make_reference`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.cli import FEDFLEET
 from fedfleet.app.spec.describe import around_any, describe
+from fedfleet.app.terminal.commands import group_command
 from fedfleet.core.registry import KINDS, builder, names
 
-PAGE = Path(__file__).parent / "reference" / "parts.md"
+REFERENCE = Path(__file__).parent / "reference"
 
 
-def page() -> str:
-    """The whole page."""
+def parts_page() -> str:
+    """All parts, by kind."""
     lines = [
         "# All parts and their parameters",
         "",
@@ -46,5 +48,40 @@ def table(told: dict[str, dict[str, Any]]) -> list[str]:
     return ["", "| parameter | type | default |", "| --- | --- | --- |", *rows]
 
 
+def commands_page() -> str:
+    """All verbs, with their options."""
+    lines = [
+        "# The command line",
+        "",
+        "Made from the code by `make docs`; `fedfleet VERB --help` prints the same. Exit codes: 0 success, 1 a run that failed or made "
+        "no model, 2 bad input, 130 interrupted.",
+    ]
+    return "\n".join([*lines, *verbs("fedfleet", group_command("fedfleet", FEDFLEET))]) + "\n"
+
+
+def verbs(path: str, group: Any) -> list[str]:
+    """The verbs of a group, and of the groups in it."""
+    lines: list[str] = []
+    for name in group.list_commands(None):
+        verb = group.get_command(None, name)
+        if hasattr(verb, "list_commands"):
+            lines += verbs(f"{path} {name}", verb)
+            continue
+        lines += ["", f"## {path} {name}", "", inspect.cleandoc(verb.help or "")]
+        lines += ["", "| | meaning | default |", "| --- | --- | --- |", *map(option, verb.params)]
+    return lines
+
+
+def option(p: Any) -> str:
+    """One argument or option as a row; flags are off, and what is None has its default in its meaning."""
+    optional = p.opts[0].startswith("-")
+    named = " ".join([*p.opts, *([p.metavar] if p.metavar else [])]) if optional else p.metavar or p.name.upper()
+    default = "required" if p.required else "" if p.default is None or p.default is False else str(p.default)
+    return f"| `{named}` | {p.help or ''} | {default} |"
+
+
+PAGES = {REFERENCE / "parts.md": parts_page, REFERENCE / "commands.md": commands_page}
+
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    for path, made in PAGES.items():
+        path.write_text(made())

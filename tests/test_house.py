@@ -63,9 +63,26 @@ def test_the_readme_shows_the_example_that_is_there():
 
 
 def test_the_reference_is_up_to_date():
-    from docs.make_reference import PAGE, page
+    from docs.make_reference import PAGES as MADE
 
-    assert PAGE.read_text() == page(), "run make docs"
+    for path, made in MADE.items():
+        assert path.read_text() == made(), "run make docs"
+
+
+def test_every_measure_of_a_run_is_in_the_reference():
+    from fedfleet.measure.summary import summary
+
+    said = (ROOT / "docs/reference/measures.md").read_text()
+    assert [key for key in summary([]) if f"| `{key}` |" not in said] == []
+
+
+def test_every_kind_of_journal_row_is_in_the_reference():
+    from fedfleet.runtime.journal import _FORMAT
+    from fedfleet.runtime.rows import KIND_NAMES
+
+    said = (ROOT / "docs/reference/journal.md").read_text()
+    assert f"format {_FORMAT}." in said
+    assert [number for number in KIND_NAMES if f"\n| {number} | " not in said] == []
 
 
 def test_links_in_the_documentation_lead_somewhere():

@@ -31,9 +31,9 @@ def flame(
     joules: Positive = 60.0,
     recharge: Waiting = math.inf,
 ) -> Selector:
-    """The highest loss sqrt(n), less for those slower than `seconds` and for drained batteries; devices of one user together.
+    """FLAME: high losses and many samples first, slow devices and drained batteries last; the devices of one user together.
 
-    FLAME (Cho, Mathur, Kawsar, IMWUT 6(3), 2022). Utility = loss sqrt(samples) x time x energy: the loss is the last
+    Cho, Mathur, Kawsar, IMWUT 6(3), 2022. Utility = loss sqrt(samples) x time x energy: the loss is the last
     reported one, 10 before; time = 1 up to `seconds`, then alpha seconds / t, where t was seen or else is foreseen; energy =
     ln(budget / drain), 0 from there on: such a device is dead and never asked. by = "best": the top K, in which every user has
     its `devices` best, at the cost of the tail; "average": user after user, by the mean of its `devices` best.

@@ -10,9 +10,9 @@ from fedfleet.core.rng import hash_keys
 
 
 def uniform() -> Selector:
-    """Every candidate has the same chance: the n smallest of one addressed hash per client.
+    """Every candidate has the same chance.
 
-    A client's luck depends on its key, the round and the first task of the pick alone: renaming clients renames the choice,
+    Those with the n smallest hashes are picked. A client's luck depends on its key, the round and the first task of the pick alone: renaming clients renames the choice,
     and every pick of a round is a draw of its own.
     """
 

@@ -219,7 +219,7 @@ def sentence(answer: dict[str, Any]) -> str:
     first, last = answer["counterfactuals"][0], answer["counterfactuals"][-1]
     effects = {cause: answer["shapley"][cause]["time_to_accuracy"] for cause in causes}
     said = [
-        f"{NAMES[cause]} {'cost' if effect < 0 else 'save'} {span(abs(effect))}"
+        f"{NAMES[cause]} {'cost' if effect < 0 else 'saved'} {span(abs(effect))}"
         for cause, effect in sorted(effects.items(), key=lambda item: -abs(item[1]))
         if effect
     ]

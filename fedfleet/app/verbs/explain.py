@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, Interrupted, RunFolder, TrustCode, answer, write_page
+from fedfleet.core.errors import BadInput
 
 
 def explain(
@@ -19,16 +20,25 @@ def explain(
         bool,
         typer.Option(
             "--counterfactuals",
-            help="Simulate the run again without each set of causes (links, computing, reachability, data, faults).",
+            help="Say too what the run would have been on a kinder fleet: simulate it again without each set of causes (links, "
+            "computing, reachability, data, faults).",
         ),
     ] = False,
     target: Annotated[
         float | None,
-        typer.Option(help="The accuracy to be reached; default: the spec's own, else 95 % of the best of the run."),
+        typer.Option(
+            help="With --counterfactuals: the accuracy to be reached; default: the spec's own, else 95 % of the best of the run."
+        ),
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="In how many processes to simulate.")] = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=256, help="With --counterfactuals: in how many processes to simulate; default: 1."),
+    ] = None,
     cache: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Where these runs are kept; default: RUN/counterfactuals.")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="With --counterfactuals: where these runs are kept; default: RUN/counterfactuals."
+        ),
     ] = None,
     trust_code: TrustCode = None,
     as_json: AsJson = False,
@@ -38,16 +48,25 @@ def explain(
     from fedfleet.app.terminal.choices import share
     from fedfleet.app.terminal.explained import shown_explained
 
+    if not counterfactuals:
+        _refuse_alone({"--target": target, "--workers": workers, "--cache": cache, "--trust-code": trust_code})
     aim = None if target is None else share("--target", target)
     found = explained(folder, longest=rounds)
     if counterfactuals:
         try:
             found |= _would_have_been(
-                folder, found, {"target": aim, "workers": workers, "cache": cache, "trust": trust_code}
+                folder, found, {"target": aim, "workers": workers or 1, "cache": cache, "trust": trust_code}
             )
         except KeyboardInterrupt:
             raise Interrupted("interrupted; what was simulated is kept: say the same again to go on") from None
     answer(found, as_json, shown_explained)
+
+
+def _refuse_alone(options: dict[str, Any]) -> None:
+    """Options that say how to simulate mean nothing where nothing is simulated."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise BadInput(f"{given[0]} says how to simulate the run again; say --counterfactuals too")
 
 
 def _would_have_been(folder: Path, found: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:

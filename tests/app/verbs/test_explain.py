@@ -44,3 +44,8 @@ def test_counterfactuals_fill_the_contract_and_draw_a_page(tiny_run, fedfleet, t
 def test_a_target_that_nobody_can_mean_is_refused(tiny_run, fedfleet):
     refused(fedfleet("explain", tiny_run.out, "--counterfactuals", "--target", "1.5"), "--target")
     refused(fedfleet("explain", tiny_run.out, "--counterfactuals", "--workers", "0"), "--workers")
+
+
+def test_options_of_a_simulation_without_one_are_refused(tiny_run, fedfleet):
+    for option, value in (("--target", "0.5"), ("--workers", "2"), ("--cache", "kept")):
+        refused(fedfleet("explain", tiny_run.out, option, value), f"{option} says how to simulate", "--counterfactuals")
