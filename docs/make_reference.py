@@ -53,8 +53,9 @@ def commands_page() -> str:
     lines = [
         "# The command line",
         "",
-        "Made from the code by `make docs`; `fedfleet VERB --help` prints the same. Exit codes: 0 success, 1 a run that failed or made "
-        "no model, 2 bad input, 130 interrupted.",
+        "Made from the code by `make docs`; `fedfleet VERB --help` prints the same.",
+        "",
+        "Exit codes: 0 success, 1 a run that failed or made no model, 2 bad input, 130 interrupted.",
     ]
     return "\n".join([*lines, *verbs("fedfleet", group_command("fedfleet", FEDFLEET))]) + "\n"
 

@@ -12,8 +12,8 @@ from fedfleet.core.rng import hash_keys
 def uniform() -> Selector:
     """Every candidate has the same chance.
 
-    Those with the n smallest hashes are picked. A client's luck depends on its key, the round and the first task of the pick alone: renaming clients renames the choice,
-    and every pick of a round is a draw of its own.
+    Those with the n smallest hashes are picked. A client's luck depends on its key, the round and the first task of the pick
+    alone: renaming clients renames the choice, and every pick of a round is a draw of its own.
     """
 
     def choose(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
