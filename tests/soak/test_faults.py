@@ -15,5 +15,5 @@ def test_a_thousand_runs_in_which_things_go_wrong(name, tmp_path):
     found = Counter()
     for case in range(RUNS):
         found += check_case(name, case, tmp_path / str(case))
-    assert min(found[fate] for fate in ("arrived", "lost", "late", "dropped", "running at the end", "again")) > 100
+    assert min(found[fate] for fate in ("arrived", "lost", "late", "dropped", "running at the end", "again")) > 50
     assert found["resumed"] > RUNS // 2
