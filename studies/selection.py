@@ -130,11 +130,17 @@ def spec_of(case: Case) -> dict[str, Any]:
         "task": task["task"],
         "world": {"clients": CLIENTS, "model_bytes": fleet.model_bytes, **fleet.world, "data": {"use": "dirichlet", "alpha": fleet.alpha}},
         "algorithm": {"use": method, **task["local"]},
-        "choose": SELECTORS[case.selector],
+        "choose": _choose(case.selector, pace),
         "pace": pace,
         "stop": {"rounds": 1_000_000, "virtual_seconds": case.horizon, "evaluate_every": every * task["every"]},
         "run": {"execute": "stacked", "checkpoint_every": 1_000_000},
     }  # fmt: skip
+
+
+def _choose(selector: str, pace: dict[str, Any]) -> dict[str, Any]:
+    """The selector's table; PyramidFL, which fills slack with work, is told of a deadline."""
+    table = SELECTORS[selector]
+    return {**table, "seconds": DEADLINE} if selector == "pyramidfl" and pace["use"] == "deadline" else table
 
 
 def outcome_of(case: Case, out: Path) -> Outcome:
