@@ -12,16 +12,14 @@ from annotated_types import Ge, Le
 
 from fedfleet.choose.ledger import ledger, looked_up, written
 from fedfleet.choose.oort import oort
+from fedfleet.choose.wrapping import remembering
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import TasksSpent
 from fedfleet.core.limits import Fraction, NonNegative, Share, Waiting
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import FOLDED, Assignments, Ended, Floats, Ints, Roster
 from fedfleet.core.rng import hash_keys
-from fedfleet.core.trees import Array
 
 SEES = ("compute_seconds", "transfer_seconds", "latency_seconds", "step_seconds", "batch_seconds", "steps")
-_MINE = "pyramid."
 _FAINTEST = 1e-30  # of a gradient that is known: 0 means that nobody has told
 _SLACK = 1e-9  # of a step, so that a sum in another order is not late by its last bit
 
@@ -56,34 +54,19 @@ def pyramidfl(
     inner = oort() if selector is None else selector
 
     def initial(clients: int) -> State:
-        own = ledger(clients, {"gradient": np.float32})
-        return {**inner.initial(clients), **{_MINE + name: column for name, column in own.items()}}
+        return ledger(clients, {"gradient": np.float32})
+
+    kept = remembering(inner, initial, _learnt, SEES)
 
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        asked = inner.pick(_others(state), roster, n, draw)
+        asked = kept.pick(state, roster, n, draw)
         at = np.searchsorted(roster.clients, asked.clients)
-        left = low + _ranks(_own(state), roster, at, draw) * (high - low) / max(len(at), 1)
+        left = low + _ranks(state, roster, at, draw) * (high - low) / max(len(at), 1)
         columns = {name: roster.stats[name][at] for name in SEES}
         more = longer(columns, 1.0 - left, wait_for=wait_for, seconds=seconds, slack=slack, most=most)
         return replace(asked, share=asked.share * (1.0 - left), steps=np.where(asked.steps > 0, asked.steps, more))
 
-    def learn(state: State, ended: Ended, now: float) -> State:
-        rest = _others(state) if inner.learn is None else inner.learn(_others(state), ended, now)
-        return {**rest, **{_MINE + name: column for name, column in _learnt(_own(state), ended).items()}}
-
-    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
-        assert inner.probe is not None
-        return inner.probe(_others(state), roster, n, draw)
-
-    def charge(state: State, spent: TasksSpent) -> State:
-        assert inner.charge is not None
-        return {**state, **inner.charge(_others(state), spent)}
-
-    return replace(
-        inner, name=f"pyramidfl({inner.name})", pick=pick, learn=learn, initial=initial, by_round=True,
-        probe=None if inner.probe is None else probe, charge=None if inner.charge is None else charge,
-        sees=tuple(dict.fromkeys((*inner.sees, *SEES))),
-    )  # fmt: skip
+    return replace(kept, name=f"pyramidfl({inner.name})", pick=pick, by_round=True)
 
 
 def longer(
@@ -132,11 +115,3 @@ def _learnt(state: State, ended: Ended) -> State:
     gradient = np.zeros(len(clients))
     gradient[at] = np.clip(found[told], _FAINTEST, np.finfo(np.float32).max)
     return written(state, clients, {"gradient": gradient})
-
-
-def _own(state: State) -> dict[str, Array]:
-    return {name[len(_MINE) :]: column for name, column in state.items() if name.startswith(_MINE)}
-
-
-def _others(state: State) -> dict[str, Array]:
-    return {name: column for name, column in state.items() if not name.startswith(_MINE)}

@@ -17,7 +17,7 @@ _INNER = "inner."  # what the names of an inner selector's columns begin with; t
 def remembering(
     inner: Selector, initial: Callable[[int], State], learn: Callable[[State, Ended], State], sees: tuple[str, ...] = ()
 ) -> Selector:
-    """The same selector with columns of another beside its own: `learn` renews those, and says nothing of the inner ones."""
+    """The same selector with columns of another beside its own: `learn` sees and renews those alone."""
 
     def first(clients: int) -> State:
         return _beside(initial(clients), inner.initial(clients))
@@ -27,7 +27,9 @@ def remembering(
 
     def learnt(state: State, ended: Ended, now: float) -> State:
         within = _inside(state)
-        return _beside(learn(state, ended), within if inner.learn is None else inner.learn(within, ended, now))
+        return _beside(
+            learn(_outside(state), ended), within if inner.learn is None else inner.learn(within, ended, now)
+        )
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         assert inner.probe is not None
@@ -78,3 +80,7 @@ def _beside(own: State, inner: State) -> State:
 
 def _inside(state: State) -> State:
     return {name.removeprefix(_INNER): column for name, column in state.items() if name.startswith(_INNER)}
+
+
+def _outside(state: State) -> State:
+    return {name: column for name, column in state.items() if not name.startswith(_INNER)}

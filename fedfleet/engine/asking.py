@@ -42,9 +42,12 @@ def candidates_seen(plan: Plan, state: RunState, fact: CandidatesSeen) -> Reacti
 
 
 def probed(plan: Plan, state: RunState, fact: Probed) -> Reaction:
-    """The answers become a column of the roster, and the selector picks."""
-    roster = state.roster
-    if roster is None:
+    """The answers become a column of the roster, and the selector picks.
+
+    Rounds may close while a probe is out. The pick has the address of the probe nonetheless: drawn anew, it would be among others.
+    """
+    roster, probe = state.roster, state.probe
+    if roster is None or probe is None:
         raise RunFailed("a probe was answered that nobody asked for: the runtime is broken")
     state = with_book(state._replace(roster=None, probe=None), now=fact.time)
     if state.phase is Phase.ENDING:
@@ -54,14 +57,15 @@ def probed(plan: Plan, state: RunState, fact: Probed) -> Reaction:
         raise RunFailed("a probe was answered by clients that are not on the roster: the runtime is broken")
     column = np.full(len(roster.clients), np.nan)
     column[at] = fact.values
-    return _pick(plan, state, _with_column(roster, fact.stat, column))
+    return _pick(plan, state, _with_column(roster, fact.stat, column), _draw(plan, state, probe.round))
 
 
-def _pick(plan: Plan, state: RunState, roster: Roster) -> Reaction:
+def _pick(plan: Plan, state: RunState, roster: Roster, draw: Draw | None = None) -> Reaction:
     book = state.book
+    draw = _draw(plan, state) if draw is None else draw
     wanted = book.wanted - book.selected
     with blaming(f"selector {plan.choose.name!r}, picking {wanted} of {len(roster.clients)} candidates,"):
-        asked = plan.choose.pick(state.selector, roster, min(wanted, len(roster.clients)), _draw(plan, state))
+        asked = plan.choose.pick(state.selector, roster, min(wanted, len(roster.clients)), draw)
     state = with_book(state._replace(others=False), asking=False, answered=True, asks=book.asks + 1)
     if not len(asked.clients):
         return consult(plan, state)
@@ -104,8 +108,8 @@ def places(roster: Roster, clients: Ints) -> Ints | None:
     return at if np.array_equal(roster.clients[at], clients) else None
 
 
-def _draw(plan: Plan, state: RunState) -> Draw:
-    return Draw(plan.seed, state.book.round, state.next_task)
+def _draw(plan: Plan, state: RunState, round: int | None = None) -> Draw:
+    return Draw(plan.seed, state.book.round if round is None else round, state.next_task)
 
 
 def asked_in_this_round(state: RunState) -> Ints:

@@ -1,12 +1,14 @@
 """Power of choice: between a draw by samples and the highest losses."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.spec import resolve
 from fedfleet.choose.power import power_of_choice
-from fedfleet.core.events import Probed, TasksSent
+from fedfleet.core.events import CandidatesSeen, ModelCommitted, Probed, TasksSent
 from fedfleet.core.parts import Draw
 from fedfleet.core.rng import stream
 from fedfleet.runtime.simulate import simulate
@@ -94,3 +96,26 @@ def test_a_run_pays_for_looking_and_asks_the_probed():
         assert len(looked.clients) == 8 and looked.spent["bytes_down"].sum() > 0
         told = dict(zip(looked.clients.tolist(), looked.values.tolist(), strict=True))
         assert min(told[c] for c in sent.clients.tolist()) >= np.sort(looked.values)[-3]
+
+
+@pytest.mark.parametrize(
+    "pace", [{"use": "buffered", "k": 1, "concurrency": 6}, {"use": "semi_async", "period": 10.0, "concurrency": 6}]
+)
+def test_models_that_are_made_while_a_probe_is_out_do_not_turn_the_answers_into_nothing(pace):
+    spec = {
+        "task": "digits_logreg",
+        "choose": {"use": "power_of_choice", "d": 8},
+        "world": {"clients": 40, "devices": "spread", "model_bytes": 1e7, "data": "dirichlet"},
+        "pace": pace,
+        "stop": {"rounds": 20},
+    }
+    setup, events = assemble(resolve(spec)), []
+    with executing(setup) as execute:
+        simulate(setup.plan, setup.world, execute, watch=events.extend)
+    marks = [e for e in events if isinstance(e, CandidatesSeen | ModelCommitted | Probed | TasksSent)]
+    between = sum(isinstance(a, ModelCommitted) and isinstance(b, Probed) for a, b in pairwise(marks))
+    assert between > 2, "no model was made while a probe was out"
+    for looked, sent in ((a, b) for a, b in pairwise(marks) if isinstance(a, Probed) and isinstance(b, TasksSent)):
+        told = dict(zip(looked.clients.tolist(), looked.values.tolist(), strict=True))
+        asked = sent.clients.tolist()
+        assert set(asked) <= set(told) and min(told[c] for c in asked) >= np.sort(looked.values)[-len(asked)]

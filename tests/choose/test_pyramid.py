@@ -72,7 +72,7 @@ def test_who_taught_less_trains_on_less():
 def test_gradients_that_are_no_numbers_tell_nothing():
     choose = pyramidfl()
     state = choose.learn(choose.initial(2), lesson([0, 1], [math.nan, math.inf]), 0.0)
-    assert not state["pyramid.gradient"].any() and not len(state["pyramid.log"])
+    assert not state["gradient"].any() and not len(state["log"])
 
 
 @st.composite
@@ -200,3 +200,14 @@ def test_a_best_that_leaves_out_more_than_the_last_is_refused():
 
 def test_it_is_a_selector_as_others_are():
     check_selector(pyramidfl())
+
+
+def test_one_around_another_keeps_columns_of_its_own():
+    inner = pyramidfl(low=0.0, high=0.0, slack=0.0)
+    choose = pyramidfl(inner, low=0.1, high=0.6)
+    state = choose.learn(choose.initial(5), lesson([0, 1, 2, 3], [4.0, 1.0, 3.0, 2.0]), 0.0)
+    plain = pyramidfl(low=0.1, high=0.6)
+    alone = plain.learn(plain.initial(5), lesson([0, 1, 2, 3], [4.0, 1.0, 3.0, 2.0]), 0.0)
+    asked, same = (c.pick(s, roster(5), 5, Draw(1, 0)) for c, s in ((choose, state), (plain, alone)))
+    assert asked.clients.tolist() == same.clients.tolist() and asked.share.tolist() == same.share.tolist()
+    check_selector(pyramidfl(pyramidfl()))
