@@ -296,8 +296,7 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
         if not f.compare or f.name == "aggregate":
             continue
         if f.name in ("time", "seconds"):
-            value = value * scale
-            value = "NaN" if isinstance(value, float) and math.isnan(value) else value  # NaN is unequal to itself
+            value = _told(value * scale)
         elif f.name == "due" and value is not None:
             value = value * scale
         elif f.name == "spent":
@@ -309,6 +308,11 @@ def plain(event: Event, *, scale: float = 1.0, names: Sequence[int] | None = Non
     return tuple(shown)
 
 
+def _told(value: Any) -> Any:
+    """NaN is unequal to itself."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value
+
+
 def _values(value: Any, names: Sequence[int] | None) -> Any:
     if isinstance(value, Roster):
         clients = value.clients if names is None else np.asarray(names)[value.clients]
@@ -317,7 +321,7 @@ def _values(value: Any, names: Sequence[int] | None) -> Any:
         clients = value.clients if names is None else np.asarray(names)[value.clients]
         return tuple(sorted(zip(clients.tolist(), value.correct.tolist(), value.total.tolist(), strict=True)))
     if isinstance(value, np.ndarray | np.generic):
-        return value.tolist() if np.ndim(value) == 0 else tuple(value.tolist())
+        return _told(value.tolist()) if np.ndim(value) == 0 else tuple(map(_told, value.tolist()))
     if isinstance(value, Mapping):
         return tuple(sorted((name, _values(v, names)) for name, v in value.items()))
     return value

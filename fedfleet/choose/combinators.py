@@ -37,20 +37,30 @@ def explore(
 
     kept = remembering(inner, initial, learn, ("untold",))
 
-    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+    def explorers(state: State, roster: Roster, n: int, draw: Draw) -> Bools:
         now = max(floor, share * decay**draw.round)
         new = np.flatnonzero(~state[_TRIED][roster.clients] & (roster.stats["untold"] == 0))
         wanted = min(whole_number(n * now, draw, "explore/share"), len(new))
-        if not wanted:
+        found: Bools = np.zeros(len(roster.clients), np.bool_)
+        found[new[best(np.zeros(len(new)), roster.keys[new], wanted, draw, "explore")]] = True
+        return found
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        chosen = explorers(state, roster, n, draw)
+        if not chosen.any():
             return kept.pick(state, roster, n, draw)
-        chosen = new[best(np.zeros(len(new)), roster.keys[new], wanted, draw, "explore")]
-        rest: Bools = np.ones(len(roster.clients), np.bool_)
-        rest[chosen] = False
-        asked = kept.pick(state, roster.only(np.sort(chosen)), wanted, draw)
-        left = roster.only(rest)
+        asked = kept.pick(state, roster.only(chosen), int(chosen.sum()), draw)
+        left = roster.only(~chosen)
         return together([asked, kept.pick(state, left, min(n - len(asked.clients), len(left.clients)), draw)])
 
-    return replace(kept, name=f"explore({inner.name})", pick=pick)
+    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
+        assert kept.probe is not None
+        chosen = explorers(state, roster, n, draw)
+        places, left = n - int(chosen.sum()), roster.only(~chosen)
+        looked, stat = kept.probe(state, left, min(places, len(left.clients)), draw)
+        return looked if places else looked[:0], stat  # whoever explores is asked whatever a look would say
+
+    return replace(kept, name=f"explore({inner.name})", pick=pick, probe=None if kept.probe is None else probe)
 
 
 def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
@@ -61,9 +71,16 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
     """
     inner = uniform() if selector is None else selector
 
+    def room_of(roster: Roster) -> Floats:
+        return np.where(roster.stats["user"] < 0, np.inf, most - roster.stats["user_tasks"])
+
+    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
+        assert inner.probe is not None
+        few = roster.only(room_of(roster) > 0)
+        return inner.probe(state, few, min(n, len(few.clients)), draw)
+
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        user = roster.stats["user"].astype(np.int64)
-        room: Floats = np.where(user < 0, np.inf, most - roster.stats["user_tasks"])
+        user, room = roster.stats["user"].astype(np.int64), room_of(roster)
         left, picks = room > 0, list[Assignments]()
         while True:
             few = roster.only(left)
@@ -81,7 +98,13 @@ def per_user(selector: Selector | None = None, *, most: Count = 1) -> Selector:
             left[at] = False
 
     sees = tuple(dict.fromkeys((*inner.sees, "user", "user_tasks")))
-    return replace(inner, name=f"per_user({inner.name})", pick=pick, sees=sees)
+    return replace(
+        inner,
+        name=f"per_user({inner.name})",
+        pick=pick,
+        probe=None if inner.probe is None else probe,
+        sees=sees,
+    )
 
 
 def _place_of_each(users: Ints) -> Ints:

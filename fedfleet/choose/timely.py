@@ -8,10 +8,11 @@ from typing import Literal, assert_never
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
+from fedfleet.choose.wrapping import among
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.limits import MOST, Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State
-from fedfleet.core.records import Assignments, Floats, Ints, Roster
+from fedfleet.core.records import Assignments, Bools, Floats, Ints, Roster
 
 PORTION = "portion"
 SEES = ("compute_seconds", "transfer_seconds", "upload_seconds", "latency_seconds")
@@ -28,13 +29,18 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
     """
     inner = uniform() if selector is None else selector
 
+    def allowed(state: State, roster: Roster) -> Bools:
+        del state
+        return portions(*_columns(roster), seconds=seconds) >= least
+
+    kept = among(inner, allowed, f"timely({inner.name})")
+
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        portion = portions(*(roster.stats[name] for name in SEES), seconds=seconds)
-        asked = inner.pick(state, roster.only(np.flatnonzero(portion >= least)), n, draw)
-        mine = portion[np.searchsorted(roster.clients, asked.clients)]
+        asked = kept.pick(state, roster, n, draw)
+        mine = portions(*_columns(roster), seconds=seconds)[np.searchsorted(roster.clients, asked.clients)]
         return replace(asked, settings={**asked.settings, PORTION: mine})
 
-    return replace(inner, name=f"timely({inner.name})", pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))))
+    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))))
 
 
 def timely_interval(
@@ -57,8 +63,14 @@ def timely_interval(
     """
     inner = uniform() if selector is None else selector
 
+    def allowed(state: State, roster: Roster) -> Bools:
+        del state
+        return np.isfinite(_whole(*_columns(roster)))
+
+    kept = among(inner, allowed, f"timely_interval({inner.name})")
+
     def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
-        asked = inner.pick(state, roster.only(np.flatnonzero(np.isfinite(_whole(*_columns(roster))))), n, draw)
+        asked = kept.pick(state, roster, n, draw)
         if not len(asked.clients):
             return asked
         seen = roster.only(np.flatnonzero(np.isin(roster.clients, asked.clients)))
@@ -73,8 +85,7 @@ def timely_interval(
         found = replace(asked, steps=steps, settings={**asked.settings, PORTION: mine}, due=seconds * (1.0 + _SLACK))
         return found.only(np.flatnonzero(mine >= (least if portion == "in_time" else 0.0)))
 
-    sees = tuple(dict.fromkeys((*inner.sees, *SEES, "steps")))
-    return replace(inner, name=f"timely_interval({inner.name})", pick=pick, sees=sees)
+    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES, "steps"))))
 
 
 def _columns(roster: Roster) -> list[Floats]:

@@ -11,14 +11,16 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
 
 _SWEEPS = 8  # how often, within a lease, tasks are looked at that may have outlived theirs
-_TRIES = 20  # a round that sent so many times what it needs, and has nobody at work, has failed
+_TRIES = 20  # a round has failed that sent so many times what it needs, or asked so often in vain, with nobody at work
+_DOUBLINGS = 6.0  # of the pause between asks in vain
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """So many tasks at work at any time; the numbers of `buffered`. Its memory are three floats of a policy's.
 
-    When candidates were last seen, when leases were last looked at, and whether too few were found.
+    When candidates were last seen, when leases were last looked at, and whether too few were found: if nobody was at work either,
+    how many times in a row.
     """
 
     concurrency: int
@@ -41,7 +43,8 @@ class Places:
         coming = book.wanted - book.selected if book.asking else 0
         room = self.concurrency - book.running - coming
         if book.answered:
-            answered_at, short = book.now, float(room > 0)
+            again = short if not book.running else 0.0
+            answered_at, short = book.now, again + 1.0 if room > 0 else 0.0
         kept = (answered_at, swept_at, short)
         memory, every = None if kept == book.kept else kept, self.lease / _SWEEPS
         sweep = swept_at + every if book.running else math.inf
@@ -51,10 +54,12 @@ class Places:
             return Decision(wake_at=wake, drop_before=book.now - self.lease, keep=(answered_at, book.now, short))
         if room <= 0 or (room < self.batch and book.running and not coming):
             return NOTHING if memory is None and until is None else Decision(wake_at=until, keep=memory)
-        start = max(answered_at, book.sent_at) + self.refill
+        # Who is in reach, and whom a selector would have, may differ for a night: it looks less and less often, and not for ever.
+        pause = self.refill * 2.0 ** min(max(short - 1.0, 0.0), _DOUBLINGS)
+        start = max(answered_at, book.sent_at) + pause
         if book.now < start and not coming:  # an ask that is out can grow at any time
             return Decision(wake_at=min(start, sweep), keep=memory)
-        return Decision(room, until, keep=memory, at_least=int(short))
+        return Decision(room, until, keep=memory, at_least=int(short > 0))
 
 
 def buffered(
@@ -72,7 +77,9 @@ def buffered(
     before `batch` places are free: asking looks at the whole fleet, so that replacing many at once is much faster. With too few
     clients in reach it asks again as soon as one is there. Tasks that would be folded more than `max_staleness` versions
     late are given up at the commit that makes them so (default: none are), and those that have run for `lease` seconds
-    within the next eighth of that. A round that has sent twenty times what it needs, with nobody left at work, fails.
+    within the next eighth of that. A round that has sent twenty times what it needs, with nobody left at work, fails. While
+    nobody works and the selector wants nobody who is in reach, the pause doubles from ask to ask, up to 64 `refill`s, and after
+    as many asks in a row the round fails too.
 
     >>> buffered(k=2, concurrency=5).decide(Book(now=1.0, kept=(0.0, 0.0, 0.0))).ask
     5
@@ -88,8 +95,13 @@ def buffered(
         if book.arrived >= k:
             return commit
         decision = places.filled(book)
-        if book.selected >= enough and not (book.running or book.asking):
+        answered_at, swept_at, short = book.kept if decision.keep is None else decision.keep
+        idle = not (book.running or book.asking)
+        if idle and book.selected >= enough:
             return Decision(abandon=f"{book.arrived} of {k} reports came", keep=decision.keep)
+        if idle and short >= enough:
+            nobody = f"nobody in reach was picked, {enough} times in a row"
+            return Decision(abandon=nobody, keep=(answered_at, swept_at, 1.0))
         return decision
 
     return Policy(

@@ -13,7 +13,7 @@ from fedfleet.choose.combinators import explore, per_user
 from fedfleet.choose.flame import flame
 from fedfleet.choose.only import only
 from fedfleet.choose.power import power_of_choice
-from fedfleet.choose.timely import timely
+from fedfleet.choose.timely import timely, timely_interval
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.edges import UserSource
 from fedfleet.core.events import TaskArrived, TaskLost, TasksDropped, TasksSent
@@ -155,3 +155,34 @@ def test_in_a_run_no_user_has_more_devices_at_work(fleet, pace, most):
 )  # fmt: skip
 def test_they_nest_and_are_selectors_as_others_are(part):
     check_selector(part)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda inner: per_user(inner),
+        lambda inner: timely(inner, seconds=20.0, least=0.9),
+        lambda inner: timely_interval(inner, k=2),
+        lambda inner: explore(inner, share=0.5),
+        lambda inner: explore(per_user(inner), share=1.0),
+    ],
+)
+def test_nobody_is_probed_in_vain(around):
+    # Every second device is at work for its user, too slow and broken: the others are as many as are looked at.
+    odd = np.arange(24) % 2 == 1
+    seconds, users = np.where(odd, np.inf, 8.0), np.where(odd, 1.0, 2.0 + np.arange(24))
+    there = roster(24, seconds=seconds, user=users, user_tasks=odd * 1.0, upload_seconds=1.0, steps=4.0)
+    part, draw = around(power_of_choice(6)), Draw(3, 2, 5)
+    state = part.initial(24)
+    looked, stat = part.probe(state, there, 4, draw)
+    column = np.full(24, np.nan)
+    column[looked] = np.arange(24)[looked] / 8
+    asked = part.pick(state, replace(there, stats={**there.stats, stat: column}), 4, draw).clients
+    if not part.name.startswith("explore"):
+        assert len(looked) == 6 and not odd[looked].any()
+        assert set(asked.tolist()) == set(np.sort(looked)[-4:].tolist()), "those of the probed whose losses are highest"
+    elif "per_user" in part.name:
+        assert not len(looked) and len(asked), "all places are for the never tried"
+    else:
+        explorers = np.setdiff1d(asked, looked)
+        assert len(looked) == 6 and len(explorers) == 2 and set(np.sort(looked)[-2:].tolist()) <= set(asked.tolist())

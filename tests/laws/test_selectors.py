@@ -25,6 +25,7 @@ law = settings(deadline=None, derandomize=True, max_examples=15)
 GIVEN = {
     "timely": lambda scale, order: {"seconds": 45.0 * scale, "least": 0.01},
     "timely_interval": lambda scale, order: {"k": 2},
+    "power_of_choice": lambda scale, order: {"d": 5, "probe_seconds": 32.0 * scale},
     "flame": lambda scale, order: {"seconds": 12.0 * scale},
     "only": lambda scale, order: {"ids": [i for i, old in enumerate(order or range(12)) if old % 2 == 0]},
     "oort": lambda scale, order: {"explore": 0.6, "decay": 0.7, "pacer_step": 2, "preferred": 0.3, "blacklist": 2},

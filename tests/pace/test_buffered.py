@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.asynchronous import utilisation
+from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -20,7 +22,7 @@ from fedfleet.core.events import (
     TasksDropped,
     TasksSent,
 )
-from fedfleet.core.records import NOTHING, Book, Decision, Stop
+from fedfleet.core.records import NOTHING, Book, Decision, Stop, whole_work
 from fedfleet.measure.participation import staleness_histogram
 from fedfleet.measure.tasks import task_table
 from fedfleet.pace.buffered import buffered
@@ -104,6 +106,24 @@ def test_a_round_that_loses_everything_fails_in_the_end():
     assert small().decide(book(now=50.0, running=0, selected=79, wanted=79, lost=79)).ask == 4
     hopeless = small().decide(book(now=50.0, running=0, selected=80, wanted=80, lost=79, arrived=1))
     assert hopeless == Decision(abandon="1 of 2 reports came")
+
+
+def test_a_selector_that_wants_nobody_in_reach_does_not_let_a_run_sleep_to_its_horizon():
+    nobody = replace(uniform(), pick=lambda state, roster, n, draw: whole_work(roster.clients[:0]))
+    plan = toy_plan(small(), 5, choose=nobody, stop=Stop(rounds=3, virtual_seconds=1e9))
+    events = events_of(plan, world_of(even_fleet(5, [1.0] * 5)))[0]
+    failed = only(RoundFailed, events)
+    assert [e.reason for e in failed] == ["nobody in reach was picked, 80 times in a row"] * 3
+    assert events[-1].reason == "rounds" and len(only(CandidatesSeen, events)) == 80 + 79 + 79
+    pauses = np.diff([e.time for e in only(CandidatesSeen, events)])[:79]
+    assert pauses.tolist() == [5.0 * 2 ** min(i, 6) for i in range(79)]
+
+
+def test_a_client_that_alone_may_be_asked_is_asked_again_and_again():
+    alone = replace(uniform(), pick=lambda state, roster, n, draw: whole_work(roster.clients[roster.clients == 2][:n]))
+    plan = toy_plan(small(), 5, choose=alone, stop=Stop(rounds=4, virtual_seconds=1e9))
+    events = events_of(plan, world_of(even_fleet(5, [1000.0] * 5)))[0]
+    assert len(only(ModelCommitted, events)) == 4 and len(only(CandidatesSeen, events)) > 2 * 80
 
 
 def test_a_batch_that_never_fits_is_refused():
