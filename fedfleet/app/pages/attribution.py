@@ -51,7 +51,7 @@ def attribution_figure(found: Attribution) -> str:
     each = (
         "each round"
         if len(rows) == len(found.rounds)
-        else f"the mean of about {len(found.rounds) / len(rows):.0f} rounds"
+        else f"the mean of {len(found.rounds) / len(rows):.1f} rounds"
     )
     return figure(picture + legend(named), f"{said} The bar is the whole run, a column is {each}.")
 

@@ -14,7 +14,7 @@ from fedfleet.app.pages.costs import costs
 from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, who_took_part
 from fedfleet.app.pages.html import figure, page, table, tiles
 from fedfleet.app.pages.participation import speed_caption, speed_picture
-from fedfleet.app.pages.svg import COLOURS, Series, time_chart
+from fedfleet.app.pages.svg import COLOURS, Series, line_chart
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
 from fedfleet.app.runs.explaining import attributed_run
 from fedfleet.app.runs.privacy import kept_privacy
@@ -22,7 +22,6 @@ from fedfleet.app.terminal.text import percent, size, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event, RunBegan
 from fedfleet.measure.attribution.ledger import Attribution
-from fedfleet.measure.attribution.sentences import sentence
 from fedfleet.measure.summary import summary
 from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.runtime.journal import digest_of, remarks_of
@@ -96,7 +95,7 @@ def render(
         *_speeds(tasks, clients),
         *_rounds(events, tasks),
         *_where_time_went(attribution),
-        *_waits(m.get("pace_timelines", {})),
+        *_waits(m.get("pace_timelines", {}), m["virtual_seconds"]),
         *costs(m),
         "<h2>All measures</h2>",
         table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report", "warnings", "pace_timelines")], words=[1]),
@@ -109,22 +108,22 @@ def render(
 
 
 def _where_time_went(found: Attribution | None) -> list[str]:
-    """The sentence first, then the picture."""
-    if found is None:
-        return []
-    return ["<h2>Where the time went</h2>", f"<p>{escape(sentence(found))}</p>", attribution_figure(found)]
+    """The picture, whose caption says it in a sentence."""
+    return [] if found is None else ["<h2>Where the time went</h2>", attribution_figure(found)]
 
 
-def _waits(timelines: dict[str, list[list[float]]]) -> list[str]:
-    """How a policy's patience changed, where it changes."""
-    lines = [
-        Series(f"{name} of the policy", [t for t, _ in line], [s for _, s in line], COLOURS[k % len(COLOURS)])
-        for k, (name, line) in enumerate(timelines.items())
-    ]
+def _waits(timelines: dict[str, list[list[float]]], end: float) -> list[str]:
+    """How a policy's patience changed, if it did: steps in minutes of virtual time."""
+    lines: list[Series] = []
+    for k, (name, line) in enumerate(timelines.items()):
+        if len(line) > 1:
+            times = [t for at in [*(t for t, _ in line[1:]), end] for t in (at, at)]
+            x, y = [line[0][0], *times[:-1]], [s for _, s in line for s in (s, s)]
+            lines.append(Series(name, [t / 60.0 for t in x], y, COLOURS[k % len(COLOURS)]))
     if not lines:
         return []
-    caption = "How long the policy waits for reports before it asks others, in seconds: longer after silence, shorter after quiet rounds."
-    return [figure(time_chart([thinned(line) for line in lines], "seconds"), caption)]
+    caption = "How long the policy waits for reports before it asks others: longer after silence, shorter after quiet rounds."
+    return [figure(line_chart([thinned(line) for line in lines], "virtual minutes", "seconds"), caption)]
 
 
 def _speeds(tasks: Tasks, clients: int) -> list[str]:

@@ -48,10 +48,10 @@ def _rounded(seconds: float) -> str:
 def plain(seconds: float) -> str:
     """A length of time in its natural unit.
 
-    >>> plain(0), plain(45.04), plain(90), plain(5400), plain(-90), plain(250_000)
-    ('0', '45 s', '1.5 min', '1.5 h', '-1.5 min', '2.9 days')
+    >>> plain(0), plain(45.04), plain(90), plain(5400), plain(-90), plain(250_000), plain(3e-11)
+    ('0', '45 s', '1.5 min', '1.5 h', '-1.5 min', '2.9 days', '0')
     """
-    if seconds == 0:
+    if abs(seconds) < 1e-6:  # what is left of differences of sums
         return "0"
     unit, length = _natural(seconds)
     value = seconds / length

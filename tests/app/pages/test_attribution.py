@@ -41,7 +41,7 @@ def test_the_bar_and_the_columns_are_as_long_as_their_time():
 def test_many_rounds_share_columns_and_the_figure_stays_small():
     text = attribution_figure(books(5000))
     assert len(boxes(text)) == 2 + 2 * 120 and len(text) < 60_000
-    assert "the mean of about 42 rounds" in text
+    assert "the mean of 41.7 rounds" in text
 
 
 def test_long_rounds_are_told_in_days():
