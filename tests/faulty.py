@@ -154,7 +154,7 @@ def policy_of(name: str, rng: np.random.Generator, clients: int) -> Policy:
 
 
 @dataclass(slots=True)
-class _OneCheckpoint:
+class OneCheckpoint:
     """Saves a checkpoint after one step of a run, whatever is going on then."""
 
     inner: Checkpoints
@@ -183,7 +183,7 @@ def check_case(name: str, case: int, folder: Path) -> Counter[str]:
     world, eager = world_of(fleet, wrong.recipe(), case), bool(case % 3 == 0)
     log: list[Event] = []
     folder.mkdir(parents=True, exist_ok=True)
-    keeper = _OneCheckpoint(Checkpoints(folder, journals.in_memory(), 1), log, int(rng.integers(1, 25)))
+    keeper = OneCheckpoint(Checkpoints(folder, journals.in_memory(), 1), log, int(rng.integers(1, 25)))
     simulate(plan, world, opaque_executor(), keeper=keeper, eager=eager, watch=log.extend)
     found = check_fates(log)
     check_sums(log)

@@ -76,7 +76,9 @@ def flame(
         return whole_work(roster.clients[chosen])
 
     sees = (*SEES, "user", *(("time",) if energy else ()))
-    return Selector("flame", pick, learn, initial=initial, sees=sees, charge=charge if energy else None)
+    return Selector(
+        "flame", pick, learn, initial=initial, sees=sees, charge=charge if energy else None, by_reports=True
+    )
 
 
 def time_factor(t: Floats, seconds: float, alpha: float) -> Floats:

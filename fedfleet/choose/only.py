@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
@@ -36,12 +38,18 @@ def only(
         raise BadInput(
             f"choose.ids: there is no client {members[-1]} in a fleet of {clients}; they are 0 to {clients - 1}"
         )
+    if inner.members is not None:
+        members = np.intersect1d(members, inner.members)
+        if not len(members):
+            raise BadInput(
+                f"choose: only names nobody whom {inner.name!r} inside it may ask; let the two name clients in common"
+            )
 
     def allowed(state: State, roster: Roster) -> Bools:
         del state
         return np.isin(roster.clients, members)
 
-    return among(inner, allowed, f"only({inner.name})")
+    return replace(among(inner, allowed, f"only({inner.name})"), members=members)
 
 
 def _of_kind(kind: str, fleet: FleetFacts) -> Ints:

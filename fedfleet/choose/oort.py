@@ -122,7 +122,7 @@ def oort(
         del now
         return _learnt(rules, state, ended)
 
-    return Selector("oort", pick, learn, initial=initial)
+    return Selector("oort", pick, learn, initial=initial, by_reports=True)
 
 
 # ---- picking ------------------------------------------------------------------------------------------------------

@@ -53,8 +53,12 @@ def power_of_choice(
         return {_LOSS: known}
 
     if losses == "stale":
-        return Selector("power_of_choice", pick, learn, initial=lambda clients: {_LOSS: np.full(clients, np.nan)})
-    return Selector("power_of_choice", pick, probe=probe, probe_seconds=probe_seconds)
+        return Selector("power_of_choice", pick, learn, initial=_unknown, by_reports=True)
+    return Selector("power_of_choice", pick, probe=probe, probe_seconds=probe_seconds, by_reports=True)
+
+
+def _unknown(clients: int) -> State:
+    return {_LOSS: np.full(clients, np.nan)}
 
 
 def _rings(roster: Roster, draw: Draw) -> Floats:

@@ -66,7 +66,7 @@ def pyramidfl(
         more = longer(columns, 1.0 - left, wait_for=wait_for, seconds=seconds, slack=slack, most=most)
         return replace(asked, share=asked.share * (1.0 - left), steps=np.where(asked.steps > 0, asked.steps, more))
 
-    return replace(kept, name=f"pyramidfl({inner.name})", pick=pick, by_round=True)
+    return replace(kept, name=f"pyramidfl({inner.name})", pick=pick, by_round=True, tailors=True, by_reports=True)
 
 
 def longer(

@@ -80,7 +80,7 @@ def tifl(
             found[_TIER] = tier_of(found[SECONDS], tiers)
         return found
 
-    return Selector("tifl", pick, learn, initial=initial, by_round=True)
+    return Selector("tifl", pick, learn, initial=initial, by_round=True, by_reports=mode == "adaptive")
 
 
 def tier_of(seconds: Floats, tiers: int) -> Array:

@@ -40,7 +40,7 @@ def timely(selector: Selector | None = None, *, seconds: Positive = 120.0, least
         mine = portions(*_columns(roster), seconds=seconds)[np.searchsorted(roster.clients, asked.clients)]
         return replace(asked, settings={**asked.settings, PORTION: mine})
 
-    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))))
+    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES))), tailors=True)
 
 
 def timely_interval(
@@ -85,7 +85,7 @@ def timely_interval(
         found = replace(asked, steps=steps, settings={**asked.settings, PORTION: mine}, due=seconds * (1.0 + _SLACK))
         return found.only(np.flatnonzero(mine >= (least if portion == "in_time" else 0.0)))
 
-    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES, "steps"))))
+    return replace(kept, pick=pick, sees=tuple(dict.fromkeys((*inner.sees, *SEES, "steps"))), tailors=True)
 
 
 def _columns(roster: Roster) -> list[Floats]:

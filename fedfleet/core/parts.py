@@ -140,7 +140,9 @@ class Selector:
     (-1: nobody's) and user_tasks (how many tasks of that user are out), untold (how many tasks of the client ended since `learn`
     last heard of any), time (now). What a probe did not bring within `probe_seconds` is NaN. `charge(state, spent)` hears
     what ended tasks really cost (TasksSpent: seconds by stage, bytes, joules), after each round and before `learn`. `by_round`: it
-    picks a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`.
+    picks a whole cohort at once and thinks of when that ends, so that it fits only policies with `rounds`. `tailors`: it gives
+    clients work of their own (steps, shares, settings), which edges cannot. `by_reports`: it goes by losses or norms that clients
+    tell, which no noise covers. `members` are those whom alone it ever asks (None: anyone).
     """
 
     name: str
@@ -152,6 +154,9 @@ class Selector:
     probe_seconds: float = math.inf
     charge: Callable[[State, TasksSpent], State] | None = None
     by_round: bool = False
+    tailors: bool = False
+    by_reports: bool = False
+    members: Ints | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 One client is protected, with all that it ever sends: what is released hardly depends on whether its updates were real or zero.
 Who takes part is not drawn by a coin for each client, so that no amplification by sampling is claimed; the loss is that of the
-participation that the journal shows (`fedfleet.measure.privacy`).
+participation that the journal shows (`fedfleet.measure.privacy`). It supposes that nobody is picked by what no noise covers: a
+selector that goes by reported losses lets them into the models, and the run says so.
 """
 
 from __future__ import annotations

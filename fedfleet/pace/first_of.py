@@ -24,7 +24,8 @@ def first_of(first: Policy, second: Policy) -> Policy:
     larger = ("first", first) if first.cohort >= second.cohort else ("second", second)
     shorter = ("first", first) if first.patience <= second.patience else ("second", second)
     fuller = ("first", first) if _most(first) >= _most(second) else ("second", second)
-    beside = tuple((name, own + at) for name, at in second.shows)
+    shown = {"first": first.shows, "second": tuple((name, own + at) for name, at in second.shows)}
+    both = {name for name, _ in first.shows} & {name for name, _ in second.shows}
 
     def decide(book: Book) -> Decision:
         mine, other = book.kept[:own], book.kept[own:]
@@ -51,7 +52,7 @@ def first_of(first: Policy, second: Policy) -> Policy:
         holds_key=f"{fuller[0]}.{fuller[1].key if fuller[1].holds is None else fuller[1].holds_key}",
         endless=first.endless and second.endless,
         rounds=first.rounds and second.rounds,
-        shows=(*first.shows, *beside),
+        shows=tuple((f"{who}.{n}" if n in both else n, at) for who, shows in shown.items() for n, at in shows),
         wraps=(*first.wraps, *second.wraps),
     )
 

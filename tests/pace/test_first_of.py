@@ -89,6 +89,9 @@ def test_what_is_known_of_its_rounds():
     mixed = first_of(buffered(k=3, concurrency=5), timeout(6))
     assert (mixed.rounds, mixed.holds, mixed.holds_key, mixed.prompt) == (False, 4, "second.goal", False)
     assert mixed.shows == (("t_o", 3),)
+    two = first_of(timeout(3), timeout(4))
+    assert [name for name, _ in two.shows] == ["first.t_o", "second.t_o"], "two timelines are not one"
+    assert [two.initial[at] for _, at in two.shows] == [60.0, 60.0]
     assert first_of(readiness(3), readiness(4)).endless
 
 

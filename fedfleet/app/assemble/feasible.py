@@ -69,7 +69,8 @@ def never_together(plan: Plan, world: World) -> list[str]:
     earliest, pace = world.states.earliest, plan.pace
     if earliest is None:
         return []
-    everyone, until = np.ones(plan.clients, np.bool_), min(plan.stop.virtual_seconds, _DAYS * 86400.0)
+    members, until = plan.choose.members, min(plan.stop.virtual_seconds, _DAYS * 86400.0)
+    everyone = np.ones(plan.clients, np.bool_) if members is None else np.isin(np.arange(plan.clients), members)
 
     def meet(n: int) -> bool:
         return earliest(everyone, n, 0.0, until) < math.inf
@@ -81,15 +82,17 @@ def never_together(plan: Plan, world: World) -> list[str]:
         middle = (most + over) // 2
         most, over = (middle, over) if meet(middle) else (most, middle)
     where = (
-        f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients are reachable at once"
+        f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients "
+        f"{'' if members is None else 'that [choose] allows '}are reachable at once"
     )
+    change = "world.states" if members is None else "world.states or whom [choose] names"
     if most < pace.least:
         return [
             f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
-            "world.states"
+            f"{change}"
         ]
     return [
-        f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change world.states"
+        f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change {change}"
     ]
 
 

@@ -66,6 +66,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if spec.edge is not None and home is not None:
         plan, world = _seen_from_users(spec, plan, world, made, home)
         plan = with_selector(spec, plan, world, made)
+        _check_whole_work(plan)
     _check_holds(plan)
     _check_rounds(plan)
     check_silence(plan, world)
@@ -174,6 +175,15 @@ def _check_holds(plan: Plan) -> None:
         raise BadInput(
             f"{key} = {holds}: clients of {plan.algorithm.name!r} remember, so that each has one report in a commit, and there "
             f"are {plan.clients}; lower {key} or raise world.clients"
+        )
+
+
+def _check_whole_work(plan: Plan) -> None:
+    """Edges train on all that they hold, as their own rule says: nobody can give them less, or more, to do."""
+    if plan.choose.tailors:
+        raise BadInput(
+            f"choose: {plan.choose.name!r} gives each client work of its own (data, steps, a part of the model), and edges do all "
+            "of theirs; use another selector, or remove [edge]"
         )
 
 

@@ -17,6 +17,11 @@ STUDY = (
     "the noise of this run comes from its seed, which everyone who has the spec knows: it is a study of privacy and protects "
     f"nobody; noise that protects comes from a secret, whose file {VARIABLE} names"
 )
+LOOKED_AT = (
+    "choose: {!r} goes by losses or norms that clients report without noise, and whom it picks shows in every model: the privacy "
+    "loss holds for updates, not for what is learnt of these numbers; a selector that does not look at them, such as uniform, "
+    "leaves no such gap"
+)
 
 
 def source_here(algorithm: Algorithm) -> dict[str, str]:
@@ -56,6 +61,8 @@ def with_privacy(
         return found
     known = source.get("from", SEED)
     warned = [*found["warnings"], STUDY] if known == SEED else found["warnings"]
+    if plan.choose.by_reports:
+        warned = [*warned, LOOKED_AT.format(plan.choose.name)]
     return {**found, "warnings": warned, "privacy": {**privacy_loss(promise, events), "noise_from": known}}
 
 

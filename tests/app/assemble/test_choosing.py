@@ -49,6 +49,13 @@ def test_of_users_where_there_are_edges():
     assert (fleet.trip_seconds() > 0).all() and setup.plan.choose.name == "curious"
 
 
+@pytest.mark.parametrize("name", ["pyramidfl", "timely", "timely_interval"])
+def test_edges_cannot_be_given_work_of_their_own(name):
+    choose = {"use": "per_user", "selector": {"use": "explore", "selector": name}}
+    with pytest.raises(BadInput, match=r"gives each client work of its own .* and edges do all of theirs"):
+        told(edge="hierfl", choose=choose)
+
+
 def test_in_one_place_nobody_is_left_to_choose_among():
     setup, run, _ = told(algorithm="centralized")
     assert (run.clients, setup.plan.clients, setup.plan.choose.name) == (12, 1, "uniform")

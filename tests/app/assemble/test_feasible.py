@@ -105,6 +105,15 @@ def test_a_cohort_that_is_never_online_together_is_told_with_how_many_are():
     assert "it needs 4; lower pace.min_clients" in said
 
 
+def test_whom_a_selector_never_asks_does_not_count_as_reachable():
+    named = {"world": {"clients": 20}, "choose": {"use": "explore", "selector": {"use": "only", "ids": [3, 4, 5]}}}
+    (few,) = doubted(**named, pace={"cohort": 5})
+    assert "rounds will be smaller than pace.cohort = 5" in few and "no more than 3 clients that [choose] allows" in few
+    (none,) = doubted(**named, pace={"cohort": 5, "min_clients": 4})
+    assert none.startswith("no round can succeed") and none.endswith("or change world.states or whom [choose] names")
+    assert doubted(**named, pace={"cohort": 3}) == []
+
+
 def test_states_that_do_not_say_when_are_not_judged():
     world = shifts((0.0, 10.0), (50.0, 60.0))
     silent = replace(world, states=replace(world.states, earliest=None))

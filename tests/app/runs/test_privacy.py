@@ -61,6 +61,20 @@ def test_a_run_from_the_seed_is_a_study_and_says_so(use, tmp_path):
     assert "<h2>Privacy</h2>" in (done.out / "report.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("choose", "looks"),
+    [
+        ({"use": "only", "ids": [*range(8)], "selector": "oort"}, True),
+        ({"use": "explore"}, False),
+        ("round_robin", False),
+    ],
+)
+def test_picking_by_what_no_noise_covers_is_said(choose, looks, tmp_path):
+    done = perform(resolve({**spec(), "choose": choose}), tmp_path / "run")
+    assert any("losses or norms that clients report" in w for w in done.answer()["warnings"]) == looks
+    assert replay_run(done.out)["ok"]
+
+
 def test_a_run_without_privacy_says_nothing_of_it(tiny_run):
     assert "privacy" not in tiny_run.answer() and "privacy" not in tiny_run.metrics
 
