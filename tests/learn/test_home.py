@@ -48,11 +48,9 @@ def test_an_algorithms_own_price_falls_by_what_stays_home():
     assert (cost.bytes_down.tolist(), cost.bytes_up.tolist(), cost.samples.tolist()) == ([40], [0], [4])
 
 
-def test_a_model_of_ones_own_is_looked_up_with_what_stays_home():
-    found = personalised(ditto(), keep="head.*")
-    mine = {"kept": {"head.weight": np.ones(3)}, "second": {"body.weight": np.full(10, 2.0)}}
-    assert found.personal(MODEL, mine) == {**mine["kept"], **mine["second"]}
-    assert found.personal(MODEL, {}) == MODEL
+def test_keeping_leaves_of_a_model_of_ones_own_is_refused():
+    with pytest.raises(BadInput, match="'ditto' have a whole model of their own"):
+        personalised(ditto(), keep="head.*")
 
 
 @pytest.mark.parametrize(

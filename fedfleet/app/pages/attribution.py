@@ -48,11 +48,7 @@ def attribution_figure(found: Attribution) -> str:
     label = escape(said, quote=True)
     picture = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
     named = [(c, _COLOURS[c], False) for c in there if found.causes[c] > _SMALL * found.virtual_seconds]
-    each = (
-        "each round"
-        if len(rows) == len(found.rounds)
-        else f"the mean of {len(found.rounds) / len(rows):.1f} rounds"
-    )
+    each = "each round" if len(rows) == len(found.rounds) else f"the mean of {len(found.rounds) / len(rows):.1f} rounds"
     return figure(picture + legend(named), f"{said} The bar is the whole run, a column is {each}.")
 
 

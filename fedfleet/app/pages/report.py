@@ -122,7 +122,9 @@ def _waits(timelines: dict[str, list[list[float]]], end: float) -> list[str]:
             lines.append(Series(name, [t / 60.0 for t in x], y, COLOURS[k % len(COLOURS)]))
     if not lines:
         return []
-    caption = "How long the policy waits for reports before it asks others: longer after silence, shorter after quiet rounds."
+    caption = (
+        "How long the policy waits for reports before it asks others: longer after silence, shorter after quiet rounds."
+    )
     return [figure(line_chart([thinned(line) for line in lines], "virtual minutes", "seconds"), caption)]
 
 
