@@ -17,7 +17,7 @@ from tests.faulty import Wrong, check_case, policy_of, world_of
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan
 
 law = settings(deadline=None, derandomize=True, max_examples=40)
-SAMPLE = 25
+SAMPLE = 12
 # Every registered policy that can give a task up; readiness can once it has a lease.
 PACES = [n for n in names("policies") if n != "readiness" or "lease" in parameters(builder("policies", n))]
 # Dyadic, so that doubling all times is exact.
