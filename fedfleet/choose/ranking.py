@@ -1,4 +1,4 @@
-"""Whom to take, by one number per candidate: the highest scores, or a draw in proportion to weights; ties by addressed hash."""
+"""Whom to take, by one number per candidate: the highest scores, ties by addressed hash; and how many."""
 
 from __future__ import annotations
 
@@ -35,17 +35,6 @@ def best(score: Floats, keys: Keys, n: int, draw: Draw, label: str) -> Ints:
     order = np.lexsort((hash_keys(draw.seed, label, keys[above], pick), -score[above]))
     luck = hash_keys(draw.seed, label, keys[level], pick)
     return np.concatenate([above[order], level[smallest(luck, n - len(above))]])
-
-
-def race(weights: Floats, keys: Keys, draw: Draw, label: str) -> Floats:
-    """Exponential clocks of these rates: the n that ring first are a draw without replacement, in proportion to the weights.
-
-    Efraimidis and Spirakis, Information Processing Letters 97 (2006). A weight of 0 never rings.
-    """
-    waits = -np.log1p(-uniforms(draw.seed, label, keys, pick_number(draw)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rings = waits / weights
-    return np.where(weights > 0, rings, np.inf)
 
 
 def whole_number(share: float, draw: Draw, label: str) -> int:
