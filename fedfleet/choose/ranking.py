@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.choose.uniform import smallest
+from fedfleet.choose.utility import largest
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import Floats, Ints, Keys
 from fedfleet.core.rng import hash_keys, uniforms
@@ -29,12 +29,12 @@ def best(score: Floats, keys: Keys, n: int, draw: Draw, label: str) -> Ints:
     if n <= 0:
         return np.zeros(0, np.int64)
     score = np.where(np.isnan(score), -np.inf, score)
-    last = np.partition(score, len(score) - n)[len(score) - n]
-    above, level = np.flatnonzero(score > last), np.flatnonzero(score == last)
-    pick = pick_number(draw)
-    order = np.lexsort((hash_keys(draw.seed, label, keys[above], pick), -score[above]))
-    luck = hash_keys(draw.seed, label, keys[level], pick)
-    return np.concatenate([above[order], level[smallest(luck, n - len(above))]])
+
+    def luck(at: Ints) -> Keys:
+        return hash_keys(draw.seed, label, keys[at], pick_number(draw))
+
+    at = largest(score, n, luck)
+    return at[np.lexsort((luck(at), -score[at]))]
 
 
 def whole_number(share: float, draw: Draw, label: str) -> int:
