@@ -6,10 +6,12 @@ from typing import Literal
 
 import numpy as np
 
-from fedfleet.choose.ranking import best, race
+from fedfleet.choose.ranking import best, pick_number
+from fedfleet.choose.utility import race
 from fedfleet.core.limits import Count, Waiting
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Ended, Floats, Ints, Roster, whole_work
+from fedfleet.core.rng import hash_keys
 
 _LOSS = "loss"
 
@@ -27,7 +29,8 @@ def power_of_choice(
 
     def drawn(roster: Roster, n: int, draw: Draw) -> Ints:
         """Who is looked at, in the order of the draw."""
-        return best(-_rings(roster, draw), roster.keys, max(d, n), draw, "power/draw")
+        luck = hash_keys(draw.seed, "power", roster.keys, pick_number(draw))
+        return race(roster.samples.astype(np.float32), luck, max(d, n))
 
     def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
         del state
@@ -59,10 +62,6 @@ def power_of_choice(
 
 def _unknown(clients: int) -> State:
     return {_LOSS: np.full(clients, np.nan)}
-
-
-def _rings(roster: Roster, draw: Draw) -> Floats:
-    return race(roster.samples.astype(np.float64), roster.keys, draw, "power")
 
 
 def _highest(found: Floats, keys: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int, draw: Draw) -> Ints:

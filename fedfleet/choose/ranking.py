@@ -1,10 +1,10 @@
-"""Whom to take, by one number per candidate: the highest scores, or a draw in proportion to weights; ties by addressed hash."""
+"""Whom to take, by one number per candidate: the highest scores, ties by addressed hash; and how many."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.choose.uniform import smallest
+from fedfleet.choose.utility import largest
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import Floats, Ints, Keys
 from fedfleet.core.rng import hash_keys, uniforms
@@ -29,23 +29,12 @@ def best(score: Floats, keys: Keys, n: int, draw: Draw, label: str) -> Ints:
     if n <= 0:
         return np.zeros(0, np.int64)
     score = np.where(np.isnan(score), -np.inf, score)
-    last = np.partition(score, len(score) - n)[len(score) - n]
-    above, level = np.flatnonzero(score > last), np.flatnonzero(score == last)
-    pick = pick_number(draw)
-    order = np.lexsort((hash_keys(draw.seed, label, keys[above], pick), -score[above]))
-    luck = hash_keys(draw.seed, label, keys[level], pick)
-    return np.concatenate([above[order], level[smallest(luck, n - len(above))]])
 
+    def luck(at: Ints) -> Keys:
+        return hash_keys(draw.seed, label, keys[at], pick_number(draw))
 
-def race(weights: Floats, keys: Keys, draw: Draw, label: str) -> Floats:
-    """Exponential clocks of these rates: the n that ring first are a draw without replacement, in proportion to the weights.
-
-    Efraimidis and Spirakis, Information Processing Letters 97 (2006). A weight of 0 never rings.
-    """
-    waits = -np.log1p(-uniforms(draw.seed, label, keys, pick_number(draw)))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rings = waits / weights
-    return np.where(weights > 0, rings, np.inf)
+    at = largest(score, n, luck)
+    return at[np.lexsort((luck(at), -score[at]))]
 
 
 def whole_number(share: float, draw: Draw, label: str) -> int:

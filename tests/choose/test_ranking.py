@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.choose.ranking import best, pick_number, race, whole_number
+from fedfleet.choose.ranking import best, pick_number, whole_number
 from fedfleet.core.parts import Draw
 from fedfleet.core.rng import client_keys, hash_keys, stream
 
@@ -34,25 +34,6 @@ def test_ties_follow_keys_and_not_places():
     score = np.arange(40.0) // 8
     before = best(score, keys, 13, Draw(5, 2), "x")
     assert order[best(score[order], keys[order], 13, Draw(5, 2), "x")].tolist() == before.tolist()
-
-
-def test_a_race_of_one_place_is_won_in_proportion_to_weights():
-    keys, weights = client_keys(4), np.array([1.0, 2.0, 5.0, 0.0])
-    wins = np.bincount([int(race(weights, keys, Draw(2, r), "x").argmin()) for r in range(4000)], minlength=4)
-    assert wins[3] == 0
-    expected = 4000 * weights[:3] / 8
-    assert ((wins[:3] - expected) ** 2 / expected).sum() < 14  # 2 degrees of freedom: one seed in a thousand
-
-
-def test_a_draw_of_several_is_without_replacement_and_in_proportion_after_each():
-    keys, weights = client_keys(3), np.array([1.0, 2.0, 3.0])
-    firsts = [tuple(np.argsort(race(weights, keys, Draw(4, r), "x"))[:2].tolist()) for r in range(6000)]
-    share = firsts.count((2, 1)) / 6000
-    assert share == pytest.approx(3 / 6 * 2 / 3, abs=0.025)
-
-
-def test_nobody_weighs_anything():
-    assert np.isinf(race(np.zeros(3), client_keys(3), Draw(0, 0), "x")).all()
 
 
 def test_fractions_are_right_on_average():
