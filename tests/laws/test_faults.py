@@ -17,7 +17,8 @@ from tests.faulty import Wrong, check_case, policy_of, world_of
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan
 
 law = settings(deadline=None, derandomize=True, max_examples=40)
-SAMPLE = 12
+SAMPLE, MOST = 12, 60
+KINDS = {"arrived", "lost", "late", "dropped", "running at the end", "again", "resumed"}
 # Every registered policy that can give a task up; readiness can once it has a lease.
 PACES = [n for n in names("policies") if n != "readiness" or "lease" in parameters(builder("policies", n))]
 # Dyadic, so that doubling all times is exact.
@@ -31,10 +32,12 @@ wrongs = st.builds(
 @pytest.mark.parametrize("name", PACES)
 def test_whatever_goes_wrong_each_task_ends_once_and_is_paid_for(name, tmp_path):
     found = Counter()
-    for case in range(SAMPLE):
+    for case in range(MOST):
+        # Without cases of every kind the laws would say little: policies that seldom meet one get more cases.
+        if case >= SAMPLE and set(found) >= KINDS:
+            break
         found += check_case(name, case, tmp_path / str(case))
-    # Without cases of every kind the laws would say little.
-    assert {"arrived", "lost", "late", "dropped", "running at the end", "again", "resumed"} <= set(found)
+    assert set(found) >= KINDS
 
 
 @pytest.mark.parametrize("name", PACES)
