@@ -50,9 +50,9 @@ peers: setup .venv-peers/.ready
 docs: setup
 	@$(BIN)/python -m docs.make_reference
 
-# Only after proto/fleet.proto changed.
+# Only after a file of proto/ changed; a test says so when it was forgotten.
 proto: setup
-	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/runtime/wire=proto --python_out=. --grpc_python_out=. --pyi_out=. proto/fleet.proto
+	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/runtime/wire=proto --python_out=. --pyi_out=. proto/fleet.proto proto/inside.proto
 
 clean:
 	@rm -rf $(VENV) demo build dist *.egg-info

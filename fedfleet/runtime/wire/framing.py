@@ -1,25 +1,72 @@
-"""What crosses the wire, as bytes and back: offers in the container of all tensors, addresses, the limits of a channel."""
+"""What crosses the wire, as bytes and back: frames of a head and a payload, offers, addresses, the limits of a channel.
+
+A frame is four bytes (the length of the head, little-endian), the head (a protobuf message) and the payload (raw bytes): tensors
+are never copied into a message. Whatever is wrong with bytes from elsewhere is `Refused`.
+"""
 
 from __future__ import annotations
 
 import re
+import struct
+from typing import TypeVar
+
+from google.protobuf.message import DecodeError, Message
+from google_crc32c import value as crc32c
 
 from fedfleet.core.coding import Codec
 from fedfleet.core.container import packed, unpacked
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Offer
 from fedfleet.core.trees import Tree
 from fedfleet.learn.codecs.applying import received
 from fedfleet.learn.compression import EXTRA, travelling
 
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
-PROTOCOL = 2
+PROTOCOL = 3
+CHUNK = 1 << 20  # bytes of a streamed chunk at most
+SMALL = 1 << 20  # a payload of at most so many bytes travels in one message, a larger one in chunks
+MOST_HEAD = 1 << 16
+_LENGTH = struct.Struct("<I")
 # A name, an IPv4 address, or an IPv6 address in brackets; then the port.
 _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_http_proxy", 0),  # a proxy of the environment is for web pages, not for the fleet
 )
+Head = TypeVar("Head", bound=Message)
+
+SERVICE = "fedfleet.wire.Fleet"
+__all__ = ["crc32c", "framed", "offer_from_bytes", "offer_to_bytes", "opened", "parsed", "path_of", "split_address"]
+
+
+def path_of(method: str) -> str:
+    """The full name of a method of the service, as gRPC wants it."""
+    return f"/{SERVICE}/{method}"
+
+
+def framed(head: Message, payload: bytes | memoryview = b"") -> bytes:
+    """A head and its payload as one piece of bytes."""
+    said = head.SerializeToString()
+    return b"".join((_LENGTH.pack(len(said)), said, payload))
+
+
+def opened(data: bytes | memoryview, kind: type[Head]) -> tuple[Head, memoryview]:
+    """The inverse of `framed`; the payload is a view of the same bytes."""
+    view = memoryview(data)
+    if len(view) < _LENGTH.size:
+        raise Refused("it is shorter than any frame")
+    (length,) = _LENGTH.unpack(view[: _LENGTH.size])
+    if length > MOST_HEAD or length > len(view) - _LENGTH.size:
+        raise Refused(f"the head of its frame claims {length} bytes, which it has not, or which are too many")
+    return parsed(view[_LENGTH.size : _LENGTH.size + length], kind), view[_LENGTH.size + length :]
+
+
+def parsed(data: bytes | memoryview, kind: type[Head]) -> Head:
+    """A message of this kind from its bytes."""
+    try:
+        return kind.FromString(bytes(data))
+    except (DecodeError, ValueError, UnicodeDecodeError) as wrong:
+        raise Refused(f"its head is no {kind.__name__} ({wrong})") from None
 
 
 def offer_to_bytes(offer: Offer) -> bytes:
