@@ -1,6 +1,6 @@
 """Real server processes on loopback, which never outlive their test and are killed by their numbers alone.
 
-The port is reserved for the whole test, so that a server that was killed comes back where its devices look for it.
+The port is chosen before the first start, so that a server that was killed comes back where its devices look for it.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Ground:
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
 
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        paths = [os.environ.get("FEDFLEET_TEST_PATH", ""), str(ROOT)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
         with (self.folder / "server.out").open("ab") as out, (self.folder / "server.err").open("ab") as err:
             self.server = subprocess.Popen(command, stdout=out, stderr=err, env=env, cwd=ROOT, preexec_fn=limit)
         self.starts += 1
@@ -155,15 +156,14 @@ class Ground:
 @contextmanager
 def ground(folder: Path, toy: Toy) -> Iterator[Ground]:
     """A proving ground whose processes are all gone at the end, however it ends."""
-    with socket.socket() as reserved:
-        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        reserved.bind(("127.0.0.1", 0))  # and never listens: calls go to the server alone
-        made = Ground(folder, toy, "{}:{}".format(*reserved.getsockname()))
-        try:
-            yield made
-        finally:
-            if made.server is not None and made.server.poll() is None:
-                made.kill_everything()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        made = Ground(folder, toy, "{}:{}".format(*probe.getsockname()))
+    try:
+        yield made
+    finally:
+        if made.server is not None and made.server.poll() is None:
+            made.kill_everything()
 
 
 def wait_for(

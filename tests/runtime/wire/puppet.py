@@ -46,8 +46,16 @@ class Puppet:
     # ---- calls
 
     def enrol(self, **said: Any) -> fleet.EnrolReply:
-        """Become this client; fields of the request can be replaced."""
-        asked = fleet.EnrolRequest(**{"protocol": PROTOCOL, "client": self.client, "secret": self.secret, **said})
+        """Become this client; fields of the request can be replaced.
+
+        The mark of the attempt is that of the client: whoever plays it next is the same device, which forgot its secret.
+        """
+        asked = fleet.EnrolRequest(
+            **{
+                "protocol": PROTOCOL, "client": self.client, "secret": self.secret,
+                "attempt": b"puppet %08d" % self.client + b"." * 8, **said,
+            }
+        )  # fmt: skip
         reply = fleet.EnrolReply.FromString(self.call("Enrol", asked.SerializeToString()))
         self.client, self.secret, self.sheet = reply.client, reply.secret, reply.sheet
         return reply
