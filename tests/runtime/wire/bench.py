@@ -1,4 +1,4 @@
-"""One server that many tests share: each takes a client of its own, hands in whatever it likes, and at the end everything is proven.
+"""One server that many tests share: each plays a client of its own and hands in whatever it likes; at the end all is proven.
 
 Pacing is asynchronous and every report makes a model, so that tests need not wait for each other.
 """

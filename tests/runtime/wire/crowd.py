@@ -41,6 +41,7 @@ class Crowd:
     errors: list[str] = field(default_factory=list[str])
     over: set[int] = field(default_factory=set[int])  # clients that heard that the run is over
     broken: int = 0  # calls that broke
+    seconds: list[float] = field(default_factory=list[float])  # from handing in to the receipt
     stopped: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -92,9 +93,11 @@ class Crowd:
         payload = payload_of(done)
         head = puppet.report(work, payload, weight=done.weight, stats=dict(done.stats))
         while not self.stopped.is_set():
+            began = time.monotonic()
             said = self._persist(lambda: puppet.call("Hand", framed(head, payload)))
             if said is None:
                 return None
+            self.seconds.append(time.monotonic() - began)
             receipt, more = opened(said, fleet.Receipt)
             with self.lock:
                 self.receipts.append(Receipt(work.task, puppet.client, Status.Name(receipt.status)))

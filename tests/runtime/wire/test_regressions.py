@@ -167,7 +167,7 @@ def test_a_wave_wakes_those_who_have_work_and_nobody_else(tmp_path):
 
         def wait(puppet):
             start = time.monotonic()
-            answer, payload = puppet.check(hold=True)
+            answer, _payload = puppet.check(hold=True)
             answers[puppet.client] = (answer.WhichOneof("what"), time.monotonic() - start)
 
         threads = [threading.Thread(target=wait, args=(puppet,)) for puppet in people]
