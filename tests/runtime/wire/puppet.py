@@ -63,7 +63,7 @@ class Puppet:
     def check(self, *, hold: bool = False, busy: int | None = None) -> tuple[fleet.Answer, bytes]:
         """Check in."""
         asked = fleet.CheckIn(caller=self.caller, hold=hold, busy=busy)
-        answer, payload = opened(self.call("Check", framed(asked)), fleet.Answer)
+        answer, payload = opened(self.call("Check", asked.SerializeToString()), fleet.Answer)
         return answer, bytes(payload)
 
     def hand(self, report: fleet.Report, payload: bytes) -> fleet.Receipt:

@@ -47,7 +47,7 @@ class TinyDesk:
         return fleet.EnrolReply(client=asked.client, secret=b"s%d" % asked.client).SerializeToString()
 
     def check(self, data, context):
-        asked, _ = opened(data, fleet.CheckIn)
+        asked = fleet.CheckIn.FromString(data)
         assert asked.caller.secret == b"s%d" % asked.caller.client
         return framed(*self.work(asked.caller.client))
 
