@@ -17,17 +17,16 @@ from fedfleet.runtime.wire.device.store import Store
 from fedfleet.app.assemble.sheet import kit_from
 
 
+def say(text: str) -> None:
+    """One line for whoever looks for the reason of a failure."""
+    sys.stderr.write(f"{text}\n")
+
+
 def attend(address: str, folder: Path, client: int) -> None:
     """Be one device until the run is over."""
     store, line = Store(folder / str(client)), Line(address)
     try:
-        device = Device(
-            line,
-            store,
-            Wishes(client=client),
-            kit_from,
-            lambda text: print(f"device {client}: {text}", file=sys.stderr),
-        )
+        device = Device(line, store, Wishes(client=client), kit_from, lambda text: say(f"device {client}: {text}"))
         device.attend()
     except Exception:
         traceback.print_exc()
