@@ -185,7 +185,7 @@ class Generator:
         self._held += hold
         try:
             call = self._check[caller.client % len(self._check)]
-            said = await call(framed(CheckIn(caller=caller, hold=hold)), timeout=_CALL_SECONDS)
+            said = await call(CheckIn(caller=caller, hold=hold).SerializeToString(), timeout=_CALL_SECONDS)
         finally:
             self._held -= hold
         answer, payload = opened(said, Answer)
@@ -299,7 +299,7 @@ def main() -> None:
 
     load = Load(**heard())
     key = run_key(Path(load.key))
-    say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 0), heard)))})
+    say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 1), heard)))})
 
 
 if __name__ == "__main__":
