@@ -24,6 +24,7 @@ from google_crc32c import extend as extended
 from fedfleet.core.errors import Refused
 from fedfleet.runtime.wire.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
 from fedfleet.runtime.wire.framing import CHUNK, SMALL, crc32c, framed, opened, path_of
+from fedfleet.runtime.wire.security.secrets import run_key, secret_of
 from fedfleet.runtime.wire.stress.children import heard, say
 from fedfleet.runtime.wire.stress.latency import Latency
 from fedfleet.runtime.wire.stress.plan import dummy_update
@@ -50,7 +51,7 @@ class Load:
     in_flight: int = 64
     waiting: int = 256
     channels: int = 8
-    certificate: str = ""
+    ca: str = ""  # that the server's certificate is trusted by; "": no TLS
 
 
 @dataclass(slots=True)
@@ -109,7 +110,7 @@ class Generator:
         self._open()
 
     def _open(self) -> None:
-        reach = Reached(self.load.address, self.load.certificate)
+        reach = Reached(self.load.address, self.load.ca)
         self._channels = [channel_to(reach) for _ in range(self.load.channels)]
         self._check = [channel.unary_unary(path_of("Check")) for channel in self._channels]
         self._hand = [channel.unary_unary(path_of("Hand")) for channel in self._channels]
@@ -295,8 +296,6 @@ def told(load: Load) -> dict[str, Any]:
 
 def main() -> None:
     """Read a load, wait for the start, be its clients, answer with the tally."""
-    from fedfleet.runtime.wire.security.secrets import run_key, secret_of
-
     load = Load(**heard())
     key = run_key(Path(load.key))
     say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 1), heard)))})
