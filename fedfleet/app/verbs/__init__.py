@@ -14,6 +14,7 @@ VERBS: dict[str, str] = {
     "shuffle": "fedfleet.app.verbs.shuffle:shuffle",
     "serve": "fedfleet.app.verbs.serve:serve",
     "device": "fedfleet.app.verbs.device:device",
+    "status": "fedfleet.app.verbs.status:status",
     "data": "fedfleet.app.verbs.data:data",
     "pretrain": "fedfleet.app.verbs.pretrain:pretrain",
     "profile": "fedfleet.app.verbs.profile:profile",
