@@ -46,7 +46,10 @@ def make_certificates(folder: Path, asked: Asked, now: datetime) -> Made:
     names = [_san(lib, host) for host in asked.hosts]
     if bad := [name for name in asked.clients if not _NAME.fullmatch(name) or name in ("ca", "server")]:
         raise BadInput(f"{bad[0]!r} cannot name a device's certificate; use letters, digits, '-', '_' and '.'")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as wrong:
+        raise BadInput(f"the folder {folder} cannot be made ({wrong.strerror}); choose another with --out") from None
     written: list[Path] = []
     authority = _authority(lib, folder, now, written)
 
