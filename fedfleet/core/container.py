@@ -60,7 +60,7 @@ def viewed(data: bytes | memoryview) -> Tree:
     if length > min(_MOST_HEADER, len(view) - _LENGTH.size):
         raise Refused("its tensors are not in safetensors form (the header is longer than what came)")
     try:
-        found: Any = json.loads(bytes(view[_LENGTH.size : body]))
+        found: Any = json.loads(str(view[_LENGTH.size : body], "utf-8"))  # as text: bytes would be guessed to be UTF-16 or -32
     except (ValueError, RecursionError) as wrong:
         raise Refused(f"its tensors are not in safetensors form ({type(wrong).__name__} in the header)") from None
     if not isinstance(found, dict):
@@ -80,11 +80,13 @@ def viewed(data: bytes | memoryview) -> Tree:
 
 def _place(name: str, entry: Any, room: int) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
     try:
+        name.encode()  # half of a pair of surrogates is no name
         kind, shape, (start, end) = np.dtype(_TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
         whole = all(type(n) is int and 0 <= n <= room for n in (*shape, start, end))
     except (KeyError, ValueError, TypeError) as wrong:
         raise Refused(f"its tensors have a type or shape that cannot be read ({type(wrong).__name__} in {name[:80]!r})") from None
-    if not whole or start > end or len(shape) > 32:
+    # Of an empty leaf the other dimensions say nothing, and yet numpy multiplies them.
+    if not whole or start > end or len(shape) > 32 or math.prod(n or 1 for n in shape) > 2**40:
         raise Refused(f"its tensors have a type or shape that cannot be read (leaf {name[:80]!r})")
     return kind, shape, start, end
 

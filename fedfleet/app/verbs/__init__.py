@@ -14,6 +14,8 @@ VERBS: dict[str, str] = {
     "shuffle": "fedfleet.app.verbs.shuffle:shuffle",
     "serve": "fedfleet.app.verbs.serve:serve",
     "device": "fedfleet.app.verbs.device:device",
+    "token": "fedfleet.app.verbs.token:token",
+    "certificate": "fedfleet.app.verbs.certificate:certificate",
     "data": "fedfleet.app.verbs.data:data",
     "pretrain": "fedfleet.app.verbs.pretrain:pretrain",
     "profile": "fedfleet.app.verbs.profile:profile",
