@@ -16,6 +16,7 @@ VERBS: dict[str, str] = {
     "device": "fedfleet.app.verbs.device:device",
     "token": "fedfleet.app.verbs.token:token",
     "certificate": "fedfleet.app.verbs.certificate:certificate",
+    "stress": "fedfleet.app.verbs.stress:stress",
     "data": "fedfleet.app.verbs.data:data",
     "pretrain": "fedfleet.app.verbs.pretrain:pretrain",
     "profile": "fedfleet.app.verbs.profile:profile",
