@@ -62,6 +62,10 @@ class Page:
         """The phase of each task."""
         return self._arrays["mark"] & _PHASE
 
+    def untouched(self) -> np.ndarray:
+        """Of which tasks nothing ever came, not even something faulty."""
+        return (self._arrays["mark"] & (_STRIKES | ARRIVED)) == 0
+
     def nbytes(self) -> int:
         """What the columns take."""
         return sum(column.nbytes for column in self._arrays.values())

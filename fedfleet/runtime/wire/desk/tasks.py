@@ -189,14 +189,14 @@ class Tasks:
             page = self._columns.pages[number]
             waits = np.isin(page.phases(), WAITING)
             until = page.column("until")
-            for at in np.flatnonzero(waits & (until <= now)).tolist():
-                over = self._over(number * PAGE + at, page.mark[at])
-                self._columns.move(page, at, Phase.LOST if over is None else Phase.REFUSED)
-                if over is None:
-                    lost.append(number * PAGE + at)
-                else:
-                    page.mark[at] |= ARRIVED
-                    rejected.append(over)
+            due = np.flatnonzero(waits & (until <= now))
+            silent = page.untouched()[due]
+            self._columns.move_many(page, due[silent], Phase.LOST)
+            lost += (number * PAGE + due[silent]).tolist()
+            for at in due[~silent].tolist():
+                rejected.append(self._over(number * PAGE + at, page.mark[at]))
+                self._columns.move(page, at, Phase.REFUSED)
+                page.mark[at] |= ARRIVED
             page.soonest = float(until[waits & (until > now)].min(initial=math.inf))
         return lost, rejected
 
@@ -268,12 +268,12 @@ class Tasks:
         page.mark[at] |= ARRIVED
         return Verdict(REFUSE, fault, arrived=arrived)
 
-    def _over(self, task: int, mark: int) -> Over | None:
+    def _over(self, task: int, mark: int) -> Over:
         fault = self._faults.pop(task, None)
-        if mark & ARRIVED:
-            why = "it was lost with its transmitter" if fault is None else fault.reason
-            return Over(task, f"{why}, and nothing better came within its lease", True, 0)
-        return None if fault is None else Over(task, fault.reason, False, fault.nbytes)
+        if not mark & ARRIVED and fault is not None:
+            return Over(task, fault.reason, False, fault.nbytes)
+        why = "its report was lost with its transmitter" if fault is None else fault.reason
+        return Over(task, f"{why}, and no better one came within its lease", True, 0)
 
     def _adopt(self, transmitter: int, found: Collection[int]) -> None:
         """What a transmitter's disk holds is safe there, be it granted to it or to nobody who is known."""

@@ -16,53 +16,23 @@ answered.
 from __future__ import annotations
 
 import hashlib
-import sqlite3
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.errors import RunFailed
 from fedfleet.runtime.wire.fleet_pb2 import EnrolRequest
-from fedfleet.runtime.wire.framing import PROTOCOL
+from fedfleet.runtime.wire.security.admission import Admitted, Refusal, Terms, attempt_of, declared, doubted, unfit
 from fedfleet.runtime.wire.security.foreign import shown
 from fedfleet.runtime.wire.security.secrets import RunKey, check_secret
-from fedfleet.runtime.wire.security.tokens import Token, open_store, token_of, transaction, use_token, why_not
+from fedfleet.runtime.wire.security.store import end_enrolment, open_store, revoke_client, transaction
+from fedfleet.runtime.wire.security.tokens import Token, token_of, use_token, why_not
 
-Evidence = Callable[[bytes, EnrolRequest], str | None]
-_SHORTEST_ATTEMPT, _LONGEST_ATTEMPT = 16, 64
-_MOST_MEMORY = 1 << 62  # SQLite's numbers have a sign
 _NEW_ROW = """INSERT INTO enrolments
 (client, generation, token, attempt, samples, test_samples, memory_bytes, data, peer, enrolled, evidence)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """On what terms a server admits: how many places, whether without tokens, how much data, with what evidence."""
-
-    clients: int
-    open: bool = False
-    most_samples: int = 1 << 31
-    evidence: Evidence | None = None
-    protocol: int = PROTOCOL
-
-
-class Admitted(NamedTuple):
-    """A device holds this place; `new` with a generation above 1: another device held it before."""
-
-    client: int
-    generation: int
-    new: bool
-
-
-class Refusal(NamedTuple):
-    """Why a device is not admitted, in one sentence for its owner."""
-
-    sentence: str
 
 
 class Registry:
@@ -154,7 +124,7 @@ class Registry:
             return why
         if not (request.HasField("client") and self.holds(request.client, request.secret)):
             why = self._uninvited(request, now)[0]
-        return why or _doubted(self.terms.evidence, request)
+        return why or doubted(self.terms.evidence, request)
 
     def _uninvited(self, request: EnrolRequest, now: float) -> tuple[str | None, Token | None]:
         if request.token:
@@ -213,15 +183,15 @@ class Registry:
 
     def _give(self, client: int, request: EnrolRequest, token: Token | None, now: float, peer: str) -> Admitted:
         if self.enrolled[client]:
-            _end_row(self._db, client, now)
+            end_enrolment(self._db, client, now)
             self._end(client, int(self.generations[client]))
         generation = int(self.generations[client])
         row = (
             client,
             generation,
             None if token is None else token.id,
-            _attempt_of(request),
-            *_declared(request),
+            attempt_of(request),
+            *declared(request),
             shown(peer),
             now,
         )
@@ -232,7 +202,7 @@ class Registry:
         return Admitted(client, generation, True)
 
     def _attempted(self, request: EnrolRequest) -> tuple[int, int] | None:
-        mark = _attempt_of(request)
+        mark = attempt_of(request)
         if mark is None:
             return None
         return self._db.execute("SELECT client, generation FROM enrolments WHERE attempt = ?", (mark,)).fetchone()
@@ -244,7 +214,7 @@ class Registry:
 
     def _declare_again(self, client: int, request: EnrolRequest) -> None:
         """A device that comes back may have other data than before."""
-        said = (*_declared(request), client, int(self.generations[client]))
+        said = (*declared(request), client, int(self.generations[client]))
         changed = "(samples, test_samples, memory_bytes, data) IS NOT (?1, ?2, ?3, ?4)"
         self._db.execute(
             "UPDATE enrolments SET samples = ?1, test_samples = ?2, memory_bytes = ?3, data = ?4 "
@@ -271,52 +241,3 @@ class Registry:
 
     def _version(self) -> int:
         return self._db.execute("PRAGMA data_version").fetchone()[0]
-
-
-def unfit(request: EnrolRequest, terms: Terms) -> str | None:
-    """What is wrong with a request by itself; None: nothing."""
-    if request.protocol != terms.protocol:
-        return (
-            f"the device speaks protocol {request.protocol} and the server {terms.protocol}; "
-            "install the same version of FedFleet on both"
-        )
-    if max(request.samples, request.test_samples) > terms.most_samples:
-        return f"the device declares more than the {terms.most_samples} samples that this server allows"
-    if request.data and not request.samples:
-        return "the device brings data of its own and does not say how many samples"
-    if request.attempt and not _SHORTEST_ATTEMPT <= len(request.attempt) <= _LONGEST_ATTEMPT:
-        return f"an attempt is marked with {_SHORTEST_ATTEMPT} to {_LONGEST_ATTEMPT} random bytes"
-    return None
-
-
-def revoke_client(db: sqlite3.Connection, client: int, now: float) -> None:
-    """Put the device of a client out, also while a server runs on the store."""
-    with transaction(db):
-        if not _end_row(db, client, now):
-            raise BadInput(f"no device is enrolled as client {client}")
-
-
-def _end_row(db: sqlite3.Connection, client: int, now: float) -> bool:
-    ended = "UPDATE enrolments SET revoked = ? WHERE client = ? AND revoked IS NULL"
-    return db.execute(ended, (now, client)).rowcount > 0
-
-
-def _doubted(evidence: Evidence, request: EnrolRequest) -> str | None:
-    """What the hook has against a device; a hook that fails admits nobody."""
-    try:
-        why = evidence(request.evidence, request)
-    except Exception as wrong:
-        return f"the evidence of the device could not be checked ({type(wrong).__name__})"
-    return None if why is None else f"the evidence of the device is not accepted: {shown(why)}"
-
-
-def _declared(request: EnrolRequest) -> tuple[int, int, int, str]:
-    return request.samples, request.test_samples, min(request.memory_bytes, _MOST_MEMORY), shown(request.data)
-
-
-def _attempt_of(request: EnrolRequest) -> bytes | None:
-    """The mark of an attempt: bound to its token, so that it is worth nothing with another."""
-    if not request.attempt:
-        return None
-    said = b"fedfleet attempt 1\0" + bytes([len(request.attempt)]) + request.attempt
-    return hashlib.sha256(said + request.token.encode()).digest()

@@ -1,43 +1,23 @@
 """Tokens invite devices: made by whoever keeps the server, good for some uses and some time, revocable; only their hash is stored.
 
-They live in `wire/devices.db` of a run's folder beside the enrolments (`enrolment`), a SQLite file in WAL mode that is written
-through to the disk, so that the command line can make and revoke tokens while a server runs.
+They live in the run's `store` beside the enrolments, so that the command line can make and revoke them while a server runs.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.errors import BadInput
 from fedfleet.runtime.wire.security.foreign import shown
+from fedfleet.runtime.wire.security.store import transaction
 
-_APPLICATION = 0x46464456  # "FFDV"
-_FORMAT = 1
 _PREFIX = "fft_"  # lets scanners for leaked secrets, and people, know one
 _TOKEN_BYTES = 24
 _ID_LETTERS = 10
 _LONGEST_TOKEN = 100
-_BUSY_SECONDS = 10.0
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS tokens (
-    hash BLOB PRIMARY KEY, id TEXT NOT NULL UNIQUE, uses INTEGER NOT NULL, used INTEGER NOT NULL DEFAULT 0, made REAL NOT NULL,
-    expires REAL, client INTEGER, note TEXT NOT NULL, revoked REAL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS enrolments (
-    client INTEGER NOT NULL, generation INTEGER NOT NULL, token TEXT, attempt BLOB, samples INTEGER NOT NULL,
-    test_samples INTEGER NOT NULL, memory_bytes INTEGER NOT NULL, data TEXT NOT NULL, peer TEXT NOT NULL, enrolled REAL NOT NULL,
-    evidence BLOB, revoked REAL, PRIMARY KEY (client, generation)
-) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS attempts ON enrolments (attempt) WHERE attempt IS NOT NULL;
-CREATE INDEX IF NOT EXISTS revocations ON enrolments (client, generation) WHERE revoked IS NOT NULL;
-"""
 _COLUMNS = "id, uses, used, made, expires, client, note, revoked"
 
 
@@ -65,58 +45,12 @@ class Wanted:
     note: str = ""
 
 
-def open_store(path: Path) -> sqlite3.Connection:
-    """Open the store of tokens and enrolments, or make it; only its owner can read it."""
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        db = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        _prepare(db, path)
-    except OSError as wrong:
-        raise RunFailed(f"{path} cannot be opened ({wrong.strerror}); devices are enrolled in it") from None
-    except sqlite3.Error as wrong:
-        raise RunFailed(f"{path} is not a store of devices that can be used ({wrong})") from None
-    return db
-
-
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    db.execute("PRAGMA journal_mode = WAL")
-    db.execute("PRAGMA synchronous = FULL")
-    (application,), (version,) = (
-        db.execute("PRAGMA application_id").fetchone(),
-        db.execute("PRAGMA user_version").fetchone(),
-    )
-    if (application, version) == (0, 0):
-        with transaction(db, path):
-            for statement in _SCHEMA.split(";\n"):
-                db.execute(statement)
-            db.execute(f"PRAGMA application_id = {_APPLICATION}")
-            db.execute(f"PRAGMA user_version = {_FORMAT}")
-    elif (application, version) != (_APPLICATION, _FORMAT):
-        raise BadInput(f"{path} is not a store of devices of this version of FedFleet")
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection, path: Path | str = "the store of devices") -> Iterator[None]:
-    """What is done inside is on the disk when this ends, or nothing of it is."""
-    try:
-        db.execute("BEGIN IMMEDIATE")  # waits for other writers; what is read inside stays true until the end
-        try:
-            yield
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-    except sqlite3.Error as wrong:
-        raise RunFailed(
-            f"{path} cannot be written ({wrong}); see that there is space on the disk, then try again"
-        ) from None
-
-
 def make_token(db: sqlite3.Connection, wanted: Wanted, now: float) -> tuple[str, Token]:
     """A new token, to be shown once, and what is stored of it."""
     if wanted.uses < 1 or (wanted.seconds is not None and not wanted.seconds > 0):
         raise BadInput("a token is good for at least one use, and for more than no time")
+    if wanted.client is not None and wanted.uses != 1:
+        raise BadInput("a token that names a client is for one device; each further one would put the last one out")
     text = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
     expires = None if wanted.seconds is None else now + wanted.seconds
     token = Token(_id(text), wanted.uses, 0, now, expires, wanted.client, shown(wanted.note), None)

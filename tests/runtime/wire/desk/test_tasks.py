@@ -159,9 +159,14 @@ def test_a_server_that_was_killed_waits_for_its_disks():
     made.reopen(Phase.OPEN, of([6]), seven[:1], 10.0, 50.0)
     made.reopen(Phase.FOLDED, of([1, 2]), seven[:2])
     made.reopen(Phase.REFUSED, of([3]), seven[:1])
-    assert [
-        made.judge(claim(task=t, crc=9), 1.0).kind.name for t in range(6)
-    ] == "LATE SAFE SAFE AGAIN BUSY BUSY".split()
+    assert [made.judge(claim(task=t, crc=9), 1.0).kind.name for t in range(6)] == [
+        "LATE",
+        "SAFE",
+        "SAFE",
+        "AGAIN",
+        "BUSY",
+        "BUSY",
+    ]
     assert made.release(1, [5, 1]) == []
     assert made.judge(claim(task=5, crc=9), 1.0).kind == Kind.SAFE
     assert made.release(NOBODY, ()) == [4]

@@ -1,0 +1,174 @@
+"""How much one peer may ask of the server: calls a second, strikes, open streams, bytes in flight. Memory is bounded.
+
+A peer is whatever the caller names: a client that was enrolled, or an address where nobody is known yet. Strikes are a bucket
+too: so many at once, and one more for each `cooling` that has passed; a peer without any left is shut out until then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+BUSY_SECONDS = 0.2
+
+
+class Rate(NamedTuple):
+    """So many a second in the long run, and so many at once."""
+
+    per_second: float
+    burst: float
+
+
+class Bucket(NamedTuple):
+    """What is left of a rate, at a moment."""
+
+    left: float
+    at: float
+
+
+def level(bucket: Bucket, rate: Rate, now: float) -> float:
+    """What is left now. A clock that went back refills nothing."""
+    return min(rate.burst, bucket.left + rate.per_second * max(now - bucket.at, 0.0))
+
+
+def take(bucket: Bucket, rate: Rate, now: float, cost: float = 1.0) -> tuple[Bucket, float]:
+    """The bucket afterwards, and 0 if it held enough, else after how many seconds it would; then nothing is taken.
+
+    >>> take(Bucket(1.0, 0.0), Rate(2.0, 5.0), 0.0)
+    (Bucket(left=0.0, at=0.0), 0.0)
+    >>> take(Bucket(0.0, 0.0), Rate(2.0, 5.0), 0.0)
+    (Bucket(left=0.0, at=0.0), 0.5)
+    """
+    left, at = level(bucket, rate, now), max(now, bucket.at)
+    if left >= cost:
+        return Bucket(left - cost, at), 0.0
+    return Bucket(left, at), (cost - left) / rate.per_second if rate.per_second > 0 else float("inf")
+
+
+_CALLS = Rate(20.0, 100.0)
+_STRIKES = Rate(1 / 60.0, 10.0)  # ten, and one more a minute
+_NOTHING: dict[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one peer may have, and all together."""
+
+    calls: Rate = _CALLS
+    strikes: Rate = _STRIKES
+    streams: int = 4  # open at once
+    connections: int = 8
+    peer_bytes: int = 256 << 20  # in flight
+    all_bytes: int = 1 << 30
+    peers: int = 50_000  # that are remembered, at 0.4 kB; who is silent and forgotten starts with full buckets
+
+
+class Refusal(NamedTuple):
+    """Not now: why, and after how many seconds it may be tried again."""
+
+    reason: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Peer:
+    """What is known of one peer; what it never did costs nothing."""
+
+    calls: Bucket
+    strikes: Bucket | None = None
+    held: dict[str, int] | None = None  # streams, connections and bytes that are open
+
+
+class Door:
+    """The peers of one process, least recently seen first. Those that hold something open are never forgotten."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._peers: OrderedDict[Hashable, _Peer] = OrderedDict()
+        self.bytes_in_flight = 0
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    def call(self, peer: Hashable, now: float, cost: float = 1.0) -> Refusal | None:
+        """Whether a peer may call now; it counts if so."""
+        known = self._known(peer, now)
+        if known is None:
+            return Refusal("too many peers at once", BUSY_SECONDS)
+        shut = _shut(known, self._limits, now)
+        if shut is not None:
+            return shut
+        known.calls, wait = take(known.calls, self._limits.calls, now, cost)
+        return Refusal(f"more than {self._limits.calls.per_second:g} calls a second", wait) if wait else None
+
+    def strike(self, peer: Hashable, now: float) -> bool:
+        """A peer sent what no honest device sends; whether it is shut out now."""
+        known = self._known(peer, now)
+        if known is None:
+            return True
+        rule = self._limits.strikes
+        known.strikes = take(known.strikes or Bucket(rule.burst, now), rule, now)[0]
+        return _shut(known, self._limits, now) is not None
+
+    def open(
+        self, peer: Hashable, now: float, *, streams: int = 0, connections: int = 0, nbytes: int = 0
+    ) -> Refusal | None:
+        """Whether a peer may hold so much more open at once; it is counted until `close` is called with the same."""
+        known = self._known(peer, now)
+        if known is None:
+            return Refusal("too many peers at once", BUSY_SECONDS)
+        limits = self._limits
+        asked = (
+            ("streams", streams, limits.streams),
+            ("connections", connections, limits.connections),
+            ("bytes", nbytes, limits.peer_bytes),
+        )
+        held = known.held or _NOTHING
+        for name, more, most in asked:
+            if more and held.get(name, 0) + more > most:
+                return Refusal(f"more than {most} {name} of one peer at once", BUSY_SECONDS)
+        if nbytes and self.bytes_in_flight + nbytes > limits.all_bytes:
+            return Refusal("too many bytes on their way at once", BUSY_SECONDS)
+        known.held = held | {name: held.get(name, 0) + more for name, more, _ in asked if more} or None
+        self.bytes_in_flight += nbytes
+        return None
+
+    def close(self, peer: Hashable, *, streams: int = 0, connections: int = 0, nbytes: int = 0) -> None:
+        """A peer let go of what it had opened."""
+        known = self._peers.get(peer)
+        if known is None or known.held is None:
+            return
+        self.bytes_in_flight -= min(nbytes, known.held.get("bytes", 0))
+        less = {"streams": streams, "connections": connections, "bytes": nbytes}
+        left = {name: count - less[name] for name, count in known.held.items()}
+        known.held = {name: count for name, count in left.items() if count > 0} or None
+
+    def _known(self, peer: Hashable, now: float) -> _Peer | None:
+        """What is known of a peer, who is the most recent now; None: there is no room for another."""
+        known = self._peers.get(peer)
+        if known is not None:
+            self._peers.move_to_end(peer)
+            return known
+        if len(self._peers) >= self._limits.peers and not self._forget_one(now):
+            return None
+        known = _Peer(Bucket(self._limits.calls.burst, now))
+        self._peers[peer] = known
+        return known
+
+    def _forget_one(self, now: float) -> bool:
+        """Forget the peer that was silent for longest; those that hold something or are shut out go to the end first."""
+        for _ in range(min(16, len(self._peers))):  # a bound on the time that a stranger can cost
+            oldest, known = self._peers.popitem(last=False)
+            if not known.held and _shut(known, self._limits, now) is None:
+                return True
+            self._peers[oldest] = known
+        return False
+
+
+def _shut(known: _Peer, limits: Limits, now: float) -> Refusal | None:
+    if known.strikes is None or level(known.strikes, limits.strikes, now) >= 1.0:
+        return None
+    wait = take(known.strikes, limits.strikes, now)[1]
+    return Refusal("too many calls of this device were wrong", wait)

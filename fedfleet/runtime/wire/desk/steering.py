@@ -1,0 +1,120 @@
+"""Pace steering: when a device without work should come back (Bonawitz et al. 2019, section 2.3).
+
+A small fleet comes back together, as soon as work is likely, so that rounds start at once. A large one is spread over as long as
+the server needs to bear its calls. Who comes when is an addressed hash of client and round, so that nobody is last every time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum, auto
+
+import numpy as np
+
+from fedfleet.core.records import Floats, Ints
+from fedfleet.core.rng import uniforms
+
+LEAST_SECONDS = 1.0
+MOST_SECONDS = 300.0
+CALLS_PER_SECOND = 1000.0  # that a small server can bear beside its reports
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """How many reports come per second, of late: a count that halves every `half_life` seconds."""
+
+    began: float
+    half_life: float = 30.0
+    weight: float = 0.0
+    at: float = -math.inf
+
+
+def arrived(arrivals: Arrivals, count: int, now: float) -> Arrivals:
+    """The same after so many more."""
+    return Arrivals(arrivals.began, arrivals.half_life, _faded(arrivals, now) + count, max(now, arrivals.at))
+
+
+def rate(arrivals: Arrivals, now: float) -> float:
+    """Arrivals per second; right from the first on, because it knows for how long it has looked.
+
+    >>> rate(arrived(Arrivals(began=0.0), 50, 10.0), 10.0) > 5
+    True
+    """
+    seen = max(now - arrivals.began, 0.0)
+    looked = arrivals.half_life / math.log(2) * -math.expm1(-seen * math.log(2) / arrivals.half_life)
+    return _faded(arrivals, now) / looked if looked > 0 else 0.0
+
+
+def _faded(arrivals: Arrivals, now: float) -> float:
+    if not arrivals.weight:
+        return 0.0
+    return arrivals.weight * 2.0 ** (-max(now - arrivals.at, 0.0) / arrivals.half_life)
+
+
+class Doing(Enum):
+    """What the server is at."""
+
+    AWAITING_FLEET = auto()  # an ask waits for devices
+    AWAITING_REPORTS = auto()
+    AT_WORK = auto()  # it gathers, applies or evaluates
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is known of the time until there is new work. `until_end`: seconds after which the round ends in any case."""
+
+    doing: Doing
+    missing: int = 0  # reports until the round can end
+    per_second: float = 0.0  # at which they come
+    until_end: float = math.inf
+    usual_seconds: float = 0.0  # that the work at hand took before ..
+    elapsed: float = 0.0  # .. and that it took so far
+
+
+def likely_work(outlook: Outlook) -> float:
+    """In how many seconds new work is likely; infinity: nobody knows.
+
+    >>> likely_work(Outlook(Doing.AWAITING_REPORTS, missing=100, per_second=20.0))
+    5.0
+    """
+    match outlook.doing:
+        case Doing.AWAITING_FLEET:
+            return 0.0
+        case Doing.AT_WORK:
+            return max(outlook.usual_seconds - outlook.elapsed, 0.0)
+        case Doing.AWAITING_REPORTS:
+            if outlook.missing <= 0:
+                return 0.0
+            soon = outlook.missing / outlook.per_second if outlook.per_second > 0 else math.inf
+            return max(min(soon, outlook.until_end), 0.0)
+
+
+def spread_seconds(fleet: int, calls_per_second: float = CALLS_PER_SECOND) -> float:
+    """Over how long a fleet's calls must be spread so that the server can bear them."""
+    return fleet / calls_per_second
+
+
+def come_back(
+    clients: Ints,
+    round: int,
+    *,
+    likely: float,
+    fleet: int,
+    seed: int = 0,
+    calls_per_second: float = CALLS_PER_SECOND,
+    least: float = LEAST_SECONDS,
+    most: float = MOST_SECONDS,
+) -> Floats:
+    """In how many seconds each of these clients should come back, when work is likely in `likely` seconds.
+
+    Between `least` and `most`, or as much more as the fleet needs to be spread: beginning with the moment at which work is
+    likely, over `spread_seconds`, and over a tenth of the wait at least, since that moment is a guess.
+    """
+    width = spread_seconds(fleet, calls_per_second)
+    start = min(max(likely, least), most)
+    if width <= least:  # a small fleet returns together: its calls are no burden, and a round waits for the last
+        return np.full(len(clients), start)
+    width = max(width, 0.1 * start)
+    start = max(min(start, most - width), least)
+    return start + width * uniforms(seed, "come back", clients.astype(np.uint64), round)
