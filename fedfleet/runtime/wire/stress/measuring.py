@@ -99,7 +99,9 @@ def _check(stress: Stress) -> None:
     if stress.dummy.rounds < 2:
         raise BadInput("--rounds: rates leave the first round out; give at least 2")
     if stress.generators > stress.dummy.clients:
-        raise BadInput(f"--generators: {stress.dummy.clients} clients cannot be shared out among {stress.generators}; give fewer")
+        raise BadInput(
+            f"--generators: {stress.dummy.clients} clients cannot be shared out among {stress.generators}; give fewer"
+        )
 
 
 def _raw(stress: Stress, keys: tuple[str, str]) -> dict[str, float]:
@@ -131,8 +133,16 @@ def _loads(stress: Stress, at: dict[str, Any], certificate: str) -> list[Load]:
     waiting = min(_MOST_WAITING, clients) // n
     return [
         Load(
-            at["address"], at["key"], stress.dummy.payload_bytes, i, n, len(range(i, clients, n)),
-            max(1, stress.in_flight // n), waiting, max(1, _CHANNELS // n), certificate,
+            at["address"],
+            at["key"],
+            stress.dummy.payload_bytes,
+            i,
+            n,
+            len(range(i, clients, n)),
+            max(1, stress.in_flight // n),
+            waiting,
+            max(1, _CHANNELS // n),
+            certificate,
         )  # fmt: skip
         for i in range(n)
     ]
