@@ -120,10 +120,11 @@ class Store:
         flat = {f"{slot}|{name}": leaf for slot, tree in slots.items() for name, leaf in tree.items()}
         names: Any = np.frombuffer(json.dumps(list(slots)).encode(), np.uint8)
         data = packed({**flat, _SLOTS: names})
-        for old in self._memories().get(task, []):
-            if old.name != _memory_name(task, data):
-                old.unlink(missing_ok=True)
+        before = self._memories().get(task, [])
         self._write(self.folder / "memory" / _memory_name(task, data), data)
+        for old in before:
+            if old.name != _memory_name(task, data):  # the same task trained once more, with another end
+                old.unlink(missing_ok=True)
 
     def memory(self, task: int) -> Slots:
         """What the client remembers, if the report of this task was the last one that was folded (-1: none was); what is older
@@ -143,7 +144,8 @@ class Store:
 
     def _memories(self) -> dict[int, list[Path]]:
         found: dict[int, list[Path]] = {}
-        for path in sorted((self.folder / "memory").iterdir()):
+        newest_first = sorted((self.folder / "memory").iterdir(), key=lambda p: -p.stat().st_mtime_ns)
+        for path in newest_first:
             match = _MEMORY.fullmatch(path.name)
             if match is not None:
                 found.setdefault(int(match[1]), []).append(path)

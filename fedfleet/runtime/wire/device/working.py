@@ -64,8 +64,9 @@ def model_bytes(bench: Bench, work: pb.Work, inline: memoryview, until: float) -
     big = too_large(bench.caps, work.model.nbytes, "the model")
     if big is not None:
         raise Declined(big)
-    if work.inline and len(inline) == work.model.nbytes and crc32c(inline) == work.model.crc32c:
-        return bytes(inline)
+    came = bytes(inline) if work.inline else b""
+    if work.inline and len(came) == work.model.nbytes and crc32c(came) == work.model.crc32c:
+        return came
     try:
         return fetched(bench.line, bench.caller, work.model, bench.wait, until)
     except (Refused, TooLate, Gone) as wrong:
