@@ -4,6 +4,7 @@ import signal
 
 import pytest
 
+import fedfleet.runtime.wire  # noqa: F401  # before a test loads gRPC, since only then can it be told to refuse TLS 1.2
 from fedfleet.core import registry
 
 # Shells start what runs in the background deaf to interrupts, and children inherit that.

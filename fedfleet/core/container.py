@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import math
+import struct
+from typing import Any, cast
+
 import numpy as np
 
 from fedfleet.core.errors import Refused
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Array, Tree
+
+_LENGTH = struct.Struct("<Q")
+_MOST_HEADER = 1 << 20  # bytes; a header beyond that names more leaves than any model has
+_TYPES = {
+    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4", "F32": "<f4",
+    "U64": "<u8", "I64": "<i8", "F64": "<f8",
+}  # fmt: skip
 
 
 def packed(tree: Tree) -> bytes:
@@ -32,3 +44,58 @@ def unpacked(data: bytes) -> Tree:
     except (KeyError, ValueError, TypeError) as wrong:  # a type that numpy does not know, a shape that does not fit
         raise Refused(f"its tensors have a type or shape that cannot be read ({wrong})") from None
     return {name: found[name] for name in sorted(found)}  # safetensors names them in no fixed order
+
+
+def viewed(data: bytes | memoryview) -> Tree:
+    """What `unpacked` gives, as views of the very bytes: nothing is copied, and nothing may be changed.
+
+    >>> viewed(packed({"w": np.float32(2.0)}))
+    {'w': array(2., dtype=float32)}
+    """
+    view = memoryview(data)
+    if len(view) < _LENGTH.size:
+        raise Refused("its tensors are not in safetensors form (too short)")
+    (length,) = _LENGTH.unpack(view[: _LENGTH.size])
+    body = _LENGTH.size + length
+    if length > min(_MOST_HEADER, len(view) - _LENGTH.size):
+        raise Refused("its tensors are not in safetensors form (the header is longer than what came)")
+    try:
+        found: Any = json.loads(
+            str(view[_LENGTH.size : body], "utf-8")
+        )  # as text: bytes would be guessed to be UTF-16 or -32
+    except (ValueError, RecursionError) as wrong:
+        raise Refused(f"its tensors are not in safetensors form ({type(wrong).__name__} in the header)") from None
+    if not isinstance(found, dict):
+        raise Refused("its tensors are not in safetensors form (the header is no object)")
+    header = cast(dict[str, Any], found)
+    header.pop("__metadata__", None)
+    places = {name: _place(name, entry, len(view) - body) for name, entry in header.items()}
+    at = 0
+    for kind, shape, start, end in sorted(places.values(), key=lambda p: (p[2], p[3])):
+        if start != at or end - start != kind.itemsize * math.prod(shape):
+            raise Refused(
+                "its tensors are not in safetensors form (they overlap, leave gaps, or are not of their size)"
+            )
+        at = end
+    if at != len(view) - body:
+        raise Refused("its tensors are not in safetensors form (there is more than they take)")
+    return {n: _leaf(view[body + a : body + b], kind, shape) for n, (kind, shape, a, b) in sorted(places.items())}
+
+
+def _place(name: str, entry: Any, room: int) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:
+    try:
+        name.encode()  # half of a pair of surrogates is no name
+        kind, shape, (start, end) = np.dtype(_TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
+        whole = all(type(n) is int and 0 <= n <= room for n in (*shape, start, end))
+    except (KeyError, ValueError, TypeError) as wrong:
+        raise Refused(
+            f"its tensors have a type or shape that cannot be read ({type(wrong).__name__} in {name[:80]!r})"
+        ) from None
+    # Of an empty leaf the other dimensions say nothing, and yet numpy multiplies them.
+    if not whole or start > end or len(shape) > 32 or math.prod(n or 1 for n in shape) > 2**40:
+        raise Refused(f"its tensors have a type or shape that cannot be read (leaf {name[:80]!r})")
+    return kind, shape, start, end
+
+
+def _leaf(data: memoryview, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    return np.frombuffer(data, kind).reshape(shape) if len(data) else np.zeros(shape, kind)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedfleet.core.names import ModelName
-from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster
+from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster, ServerState
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +96,19 @@ class TimerFired:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """A server's state after a commit, and the name of its model."""
+
+    server: ServerState
+    name: str | ModelName
+
+
+@dataclass(frozen=True, slots=True)
 class ReportsGathered:
     """Fact: the reports of a commit were folded into `aggregate` (None: none could be used).
 
-    `tasks` and the columns of `stats` cover the folded reports only, in task order.
+    `tasks` and the columns of `stats` cover the folded reports only, in task order. `made` is what the server has learnt from it,
+    from a runtime that worked it out beside its loop; without it the coordinator does.
     """
 
     time: float
@@ -107,6 +116,7 @@ class ReportsGathered:
     tasks: Ints
     stats: Mapping[str, Floats]
     rejected: tuple[Rejected, ...] = ()
+    made: Made | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,6 +148,10 @@ _BUILTIN: dict[str, dict[str, str]] = {
         "fedgs": "fedfleet.edges.fedgs:fedgs",
         "shufflefl": "fedfleet.edges.shufflefl.rule:shufflefl",
     },
+    "evidence": {
+        "none": "fedfleet.runtime.wire.security.evidence:none",
+        "shared_secret": "fedfleet.runtime.wire.security.evidence:shared_secret",
+    },
     "tasks": {
         "digits_logreg": "fedfleet.tasks.digits:digits_logreg",
         "digits_mlp": "fedfleet.tasks.digits:digits_mlp",

@@ -17,6 +17,7 @@ from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
     Fact,
+    Made,
     ModelCommitted,
     PaceSet,
     Probed,
@@ -33,8 +34,8 @@ from fedfleet.core.events import (
 )
 from fedfleet.core.folding import finish
 from fedfleet.core.names import model_name
-from fedfleet.core.parts import Plan
-from fedfleet.core.records import Book
+from fedfleet.core.parts import Algorithm, Plan
+from fedfleet.core.records import Book, ServerState
 from fedfleet.core.trees import content_hash
 from fedfleet.engine import ending
 from fedfleet.engine.asking import candidates_seen, probed
@@ -136,20 +137,28 @@ def _reports_gathered(plan: Plan, state: RunState, fact: ReportsGathered) -> Rea
     rejected = tuple(ReportRejected(fact.time, r.task, r.client, r.reason) for r in fact.rejected)
     book, algorithm = state.book, plan.algorithm
     with blaming(f"algorithm {algorithm.name!r}, making model {book.version + 1} from {len(fact.tasks)} reports,"):
-        aggregate = finish(algorithm.fold, fact.aggregate) if fact.aggregate is not None else None
-        server = state.server if aggregate is None else algorithm.apply(state.server, aggregate)
-    if aggregate is None:
+        made = fact.made or make(algorithm, state.server, fact)
+    if made is None:
         failed = RoundFailed(fact.time, book.round, "no report could be folded")
         after = open_next(plan, learnt(plan, state, fact))
         return Reaction(after.state, (*rejected, failed, *after.outcomes), after.commands)
     loss = fact.stats.get("loss")
     committed = ModelCommitted(
-        fact.time, book.round, book.version + 1, model_name(server.params), len(fact.tasks),
+        fact.time, book.round, book.version + 1, made.name, len(fact.tasks),
         float(np.mean(loss)) if loss is not None and len(loss) else float("nan"),
     )  # fmt: skip
-    state = learnt(plan, with_book(state._replace(server=server), version=book.version + 1), fact)
+    state = learnt(plan, with_book(state._replace(server=made.server), version=book.version + 1), fact)
     after = open_next(plan, state)
     return Reaction(after.state, (*rejected, committed, *after.outcomes), after.commands)
+
+
+def make(algorithm: Algorithm, server: ServerState, fact: ReportsGathered) -> Made | None:
+    """What the server learns from gathered reports; None if nothing could be folded."""
+    aggregate = finish(algorithm.fold, fact.aggregate) if fact.aggregate is not None else None
+    if aggregate is None:
+        return None
+    after = algorithm.apply(server, aggregate)
+    return Made(after, model_name(after.params))
 
 
 def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:

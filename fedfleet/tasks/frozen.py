@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.parts import Task
 from fedfleet.core.passes import Names
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Tree, mismatch
 
 _STATISTICS = ("running_mean", "running_var")
 
@@ -85,3 +85,24 @@ def hold(module: nn.Module, held: Tree) -> nn.Module:
 def held_names(leaf: nn.Module) -> list[str]:
     """The attributes of one layer that are frozen inside it."""
     return [n for n, v in leaf._buffers.items() if v is not None and n in leaf._non_persistent_buffers_set]
+
+
+def refrozen(task: Task, held: Tree) -> Task:
+    """The task with other frozen weights of the same names, shapes and types, such as those that came from elsewhere."""
+    odd = mismatch(held, task.frozen) if held or task.frozen else None
+    if odd is not None:
+        raise Refused(f"these are no frozen weights of {task.name!r}: {odd}")
+    inner = task.build
+
+    def build() -> Any:
+        module = inner()
+        for path, leaf in module.named_modules():
+            for name in held_names(leaf):
+                full = f"{path}.{name}".lstrip(".")
+                if full in held:
+                    leaf._buffers[name] = torch.from_numpy(held[full])
+            if isinstance(leaf, nn.RNNBase):
+                leaf._flat_weights = [getattr(leaf, n) for n in leaf._flat_weights_names]
+        return module
+
+    return replace(task, build=build, frozen=held)

@@ -20,10 +20,11 @@ from fedfleet.core.trees import Tree
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a task is made from a seed, and whether its data are here."""
+    """How a task is made from a seed, and whether its data are here; `fit(seed, dataset)` is the same model on other data."""
 
     make: Callable[[int], Task]
     here: Callable[[], bool]
+    fit: Callable[[int, Dataset], Task] | None = None
 
     def __call__(self, seed: int) -> Task:
         return self.make(seed)
@@ -53,6 +54,13 @@ def fit_task(
     def recipe(seed: int) -> Task:
         require_torch()
         dataset = load()
+        return fitted(seed, dataset, hold_out(dataset, seed, test_users))
+
+    def on_others(seed: int, dataset: Dataset) -> Task:
+        require_torch()
+        return fitted(seed, dataset, np.zeros(0, np.int64))  # whoever brings data says itself what it is judged by
+
+    def fitted(seed: int, dataset: Dataset, held: Ints) -> Task:
         shape, classes = dataset.x.shape[1:], dataset.classes
 
         def build() -> Any:
@@ -72,10 +80,9 @@ def fit_task(
             return {**first_parameters(build, seed), **{n: v.copy() for n, v in learnt.items()}}
 
         narrows = "scale" in inspect.signature(net).parameters
-        held = hold_out(dataset, seed, test_users)
         return Task(name, dataset, held, build, init, narrow=narrow if narrows else None)
 
-    return Recipe(recipe, getattr(load, "here", _always))
+    return Recipe(recipe, getattr(load, "here", _always), on_others)
 
 
 def _always() -> bool:

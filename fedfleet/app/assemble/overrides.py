@@ -67,6 +67,12 @@ def with_overrides(algorithm: Algorithm, spec: Spec, world: World, facts: Facts,
     return overridden(algorithm, tuple(variants), len(world.keys))
 
 
+def table_for(spec: Spec, client: int, kind: str) -> Table:
+    """The algorithm's table of one client with a device of this kind, all that [[override]] says of it applied."""
+    mine = [i for i, o in enumerate(spec.override) if client in o["clients"] or kind in o["kinds"]]
+    return _table(spec, tuple(mine), " and ".join(f"override[{i}]" for i in mine) + ".algorithm")
+
+
 def combinations(members: list[Ints], clients: int) -> tuple[list[tuple[int, ...]], Ints]:
     """Which tables apply together, and the number of the combination that each client has; the first is none at all.
 

@@ -1,14 +1,19 @@
-"""Building the parts of a spec again in another process, from the spec's text alone: a device, or a Ray worker."""
+"""Building the parts of a spec again in another process, from the spec's text alone: a device, a Ray worker, a server's judge."""
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.assemble.pinning import check_pin
 from fedfleet.app.assemble.plan import assemble
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec import resolve, with_words
 from fedfleet.core.parts import Algorithm, Executor
+
+if TYPE_CHECKING:
+    from fedfleet.runtime.wire.judging.scoring import Court
 
 
 def rebuild(text: str) -> Setup:
@@ -29,3 +34,20 @@ def rebuild_kit(text: str) -> tuple[Algorithm, Executor]:
     return setup.plan.algorithm, stacked(
         setup.task, device=run["device"], threads=run["threads"], form="merged", tf32=run["tf32"]
     )
+
+
+def rebuild_court(facts: Mapping[str, Any]) -> Court:
+    """What a server's judge needs: `spec` is the text; `form` and `threads` are the stacked form of the run, where it has one.
+
+    Models are judged by the kernel that the spec names, as a simulation would judge them.
+    """
+    from fedfleet.runtime.executors.stacked.forms import Form
+    from fedfleet.runtime.wire.judging.scoring import Court
+
+    given = tomllib.loads(facts["spec"])
+    run = resolve(given).run
+    kernel = run["ray_execute"] if run["execute"] == "ray" else run["execute"]
+    setup = assemble(resolve(with_words(given, [f"run.execute={kernel}"])))
+    check_pin(facts["spec"], setup.task)
+    form = Form(facts["form"], int(facts["threads"])) if facts.get("form") and kernel == "stacked" else None
+    return Court(setup.plan, setup.world, setup.executor(form))

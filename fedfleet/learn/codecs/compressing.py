@@ -23,6 +23,7 @@ BYTES = "|bytes"
 Effort = Annotated[int, Ge(1), Le(9)]
 ZstdEffort = Annotated[int, Ge(1), Le(22)]
 _SLACK = 1 << 20  # what names and types may take beside the leaves
+_WINDOW = 1 << 27  # bytes; no level of zstd makes a larger one
 
 
 def gzip(*, effort: Effort = 6, shuffle: bool = False) -> Codec:
@@ -49,11 +50,13 @@ def zstd(*, effort: ZstdEffort = 3, shuffle: bool = False) -> Codec:
 
     def expanded(data: bytes, limit: int) -> bytes:
         try:
-            reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=False)
-            found = reader.read(limit + 1)
+            # A few bytes can ask for a window of 128 MiB: an honest frame needs none larger than what it holds.
+            worker = zstandard.ZstdDecompressor(max_window_size=min(1 << limit.bit_length(), _WINDOW))
+            found = worker.stream_reader(data, read_across_frames=False).read(limit + 1)
+            size = zstandard.frame_content_size(data)
         except zstandard.ZstdError as wrong:
             raise Refused(f"its bytes are not zstd's ({wrong})") from None
-        if len(data) and zstandard.frame_content_size(data) not in (-1, len(found)):
+        if size not in (-1, len(found)):
             raise Refused("its bytes are not all there, or too many")
         return found
 

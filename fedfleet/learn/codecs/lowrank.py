@@ -134,6 +134,8 @@ def _filled(tree: Tree, like: Tree) -> Tree:
     found: Tree = {}
     for name, leaf in tree.items():
         if name in like and name.endswith((LEFT, RIGHT)) and _rank_of(name) in like:
+            if leaf.dtype != np.float32:  # it would be cast without a word
+                raise ValueError(f"leaf {name!r} is {leaf.dtype}, not float32")
             whole = np.zeros(like[name].shape, np.float32)
             whole[:, : leaf.shape[1]] = leaf
             leaf = whole

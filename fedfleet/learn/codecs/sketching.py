@@ -74,12 +74,12 @@ def sketched(flat: Any, rows: int, share: float, seed: int) -> Any:
 
 def estimated(made: Any, size: int, top: float, seed: int) -> Any:
     """The vector that a sketch stands for: the `top` share with the largest estimates, the first among equals."""
+    if not np.isfinite(made).all():  # a median would hide it
+        return np.full(size, np.nan, np.float32)
     each = np.empty((len(made), size), np.float32)
     for r, row in enumerate(made):
         at, signs = _hashes(size, made.shape[1], r, seed)
         each[r] = row[at] * signs
-    if not np.isfinite(made).all():  # a median would hide it
-        return np.full(size, np.nan, np.float32)
     guess = np.median(each, axis=0).astype(np.float32)
     kept = np.argsort(-np.abs(guess), kind="stable")[: count(size, top)]
     found = np.zeros(size, np.float32)

@@ -29,7 +29,7 @@ class Caller(_message.Message):
     def __init__(self, client: _Optional[int] = ..., secret: _Optional[bytes] = ...) -> None: ...
 
 class EnrolRequest(_message.Message):
-    __slots__ = ("protocol", "token", "client", "secret", "samples", "test_samples", "data", "evidence", "memory_bytes")
+    __slots__ = ("protocol", "token", "client", "secret", "samples", "test_samples", "data", "evidence", "memory_bytes", "attempt")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
     CLIENT_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class EnrolRequest(_message.Message):
     DATA_FIELD_NUMBER: _ClassVar[int]
     EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     token: str
     client: int
@@ -48,7 +49,8 @@ class EnrolRequest(_message.Message):
     data: str
     evidence: bytes
     memory_bytes: int
-    def __init__(self, protocol: _Optional[int] = ..., token: _Optional[str] = ..., client: _Optional[int] = ..., secret: _Optional[bytes] = ..., samples: _Optional[int] = ..., test_samples: _Optional[int] = ..., data: _Optional[str] = ..., evidence: _Optional[bytes] = ..., memory_bytes: _Optional[int] = ...) -> None: ...
+    attempt: bytes
+    def __init__(self, protocol: _Optional[int] = ..., token: _Optional[str] = ..., client: _Optional[int] = ..., secret: _Optional[bytes] = ..., samples: _Optional[int] = ..., test_samples: _Optional[int] = ..., data: _Optional[str] = ..., evidence: _Optional[bytes] = ..., memory_bytes: _Optional[int] = ..., attempt: _Optional[bytes] = ...) -> None: ...
 
 class EnrolReply(_message.Message):
     __slots__ = ("client", "secret", "sheet", "signature", "run")

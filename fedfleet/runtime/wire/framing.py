@@ -10,8 +10,9 @@ import re
 import struct
 from typing import TypeVar
 
+import google_crc32c
+import numpy as np
 from google.protobuf.message import DecodeError, Message
-from google_crc32c import value as crc32c
 
 from fedfleet.core.coding import Codec
 from fedfleet.core.container import packed, unpacked
@@ -36,12 +37,24 @@ CHANNEL_OPTIONS = (
 Head = TypeVar("Head", bound=Message)
 
 SERVICE = "fedfleet.wire.Fleet"
-__all__ = ["crc32c", "framed", "offer_from_bytes", "offer_to_bytes", "opened", "parsed", "path_of", "split_address"]
 
 
 def path_of(method: str) -> str:
     """The full name of a method of the service, as gRPC wants it."""
     return f"/{SERVICE}/{method}"
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """The CRC-32C of some bytes, without a copy.
+
+    >>> hex(crc32c(memoryview(b"123456789")))
+    '0xe3069283'
+    """
+    if isinstance(data, bytes):
+        return google_crc32c.value(data)
+    view = np.frombuffer(data, np.uint8)
+    view.flags.writeable = False  # the library takes nothing else
+    return google_crc32c.value(view)  # pyright: ignore[reportArgumentType]
 
 
 def framed(head: Message, payload: bytes | memoryview = b"") -> bytes:

@@ -160,12 +160,14 @@ class Strike(_message.Message):
     def __init__(self, client: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Ready(_message.Message):
-    __slots__ = ("pid", "found")
+    __slots__ = ("pid", "found", "damages")
     PID_FIELD_NUMBER: _ClassVar[int]
     FOUND_FIELD_NUMBER: _ClassVar[int]
+    DAMAGES_FIELD_NUMBER: _ClassVar[int]
     pid: int
     found: _containers.RepeatedCompositeFieldContainer[Found]
-    def __init__(self, pid: _Optional[int] = ..., found: _Optional[_Iterable[_Union[Found, _Mapping]]] = ...) -> None: ...
+    damages: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, pid: _Optional[int] = ..., found: _Optional[_Iterable[_Union[Found, _Mapping]]] = ..., damages: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Found(_message.Message):
     __slots__ = ("bucket", "tasks", "entries")
@@ -238,7 +240,7 @@ class NewBlob(_message.Message):
     def __init__(self, name: _Optional[str] = ..., path: _Optional[str] = ..., nbytes: _Optional[int] = ..., crc32c: _Optional[int] = ...) -> None: ...
 
 class ToTransmitter(_message.Message):
-    __slots__ = ("grants", "blobs", "waves", "withdrawn", "dropped_blobs", "enrolled", "told", "close", "discard", "come_back", "over", "start", "drain", "revoked", "generations")
+    __slots__ = ("grants", "blobs", "waves", "withdrawn", "dropped_blobs", "enrolled", "told", "close", "discard", "come_back", "over", "start", "drain", "revoked", "generations", "frozen")
     GRANTS_FIELD_NUMBER: _ClassVar[int]
     BLOBS_FIELD_NUMBER: _ClassVar[int]
     WAVES_FIELD_NUMBER: _ClassVar[int]
@@ -254,6 +256,7 @@ class ToTransmitter(_message.Message):
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
     GENERATIONS_FIELD_NUMBER: _ClassVar[int]
+    FROZEN_FIELD_NUMBER: _ClassVar[int]
     grants: _containers.RepeatedCompositeFieldContainer[Grant]
     blobs: _containers.RepeatedCompositeFieldContainer[NewBlob]
     waves: _containers.RepeatedCompositeFieldContainer[Wave]
@@ -269,4 +272,5 @@ class ToTransmitter(_message.Message):
     drain: bool
     revoked: _containers.RepeatedScalarFieldContainer[int]
     generations: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[NewBlob, _Mapping]]] = ..., waves: _Optional[_Iterable[_Union[Wave, _Mapping]]] = ..., withdrawn: _Optional[_Iterable[int]] = ..., dropped_blobs: _Optional[_Iterable[str]] = ..., enrolled: _Optional[_Iterable[_Union[Enrolled, _Mapping]]] = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ..., close: _Optional[_Iterable[int]] = ..., discard: _Optional[_Iterable[int]] = ..., come_back: _Optional[float] = ..., over: _Optional[str] = ..., start: _Optional[bytes] = ..., drain: _Optional[bool] = ..., revoked: _Optional[_Iterable[int]] = ..., generations: _Optional[_Iterable[int]] = ...) -> None: ...
+    frozen: str
+    def __init__(self, grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ..., blobs: _Optional[_Iterable[_Union[NewBlob, _Mapping]]] = ..., waves: _Optional[_Iterable[_Union[Wave, _Mapping]]] = ..., withdrawn: _Optional[_Iterable[int]] = ..., dropped_blobs: _Optional[_Iterable[str]] = ..., enrolled: _Optional[_Iterable[_Union[Enrolled, _Mapping]]] = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ..., close: _Optional[_Iterable[int]] = ..., discard: _Optional[_Iterable[int]] = ..., come_back: _Optional[float] = ..., over: _Optional[str] = ..., start: _Optional[bytes] = ..., drain: _Optional[bool] = ..., revoked: _Optional[_Iterable[int]] = ..., generations: _Optional[_Iterable[int]] = ..., frozen: _Optional[str] = ...) -> None: ...

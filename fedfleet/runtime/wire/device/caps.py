@@ -1,0 +1,51 @@
+"""Caps: what a server may ask of this device. What goes beyond is declined, with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedfleet.core.parts import Pass
+from fedfleet.core.passes import LocalPass
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The most that a server may ask: bytes of a model or report, training steps of a task, tasks and seconds of work in all."""
+
+    bytes: int = 2 * GIB
+    steps: int = 1_000_000
+    tasks: int | None = None
+    seconds: float | None = None
+
+
+def too_large(caps: Caps, nbytes: int, what: str) -> str | None:
+    """Why so many bytes are too many; None if they are not.
+
+    >>> too_large(Caps(bytes=10), 11, "the model")
+    'the model has 11 bytes, and this device takes 10 at most'
+    """
+    return f"{what} has {nbytes} bytes, and this device takes {caps.bytes} at most" if nbytes > caps.bytes else None
+
+
+def too_long(caps: Caps, steps: int) -> str | None:
+    """Why a task of so many training steps is too long; None if it is not."""
+    return f"the task has {steps} steps, and this device does {caps.steps} at most" if steps > caps.steps else None
+
+
+def spent_up(caps: Caps, tasks: int, seconds: float) -> str | None:
+    """Why this device does no more tasks; None if it does."""
+    if caps.tasks is not None and tasks >= caps.tasks:
+        return f"this device does {caps.tasks} tasks at most, and has done them"
+    if caps.seconds is not None and seconds >= caps.seconds:
+        return f"this device works for {caps.seconds:g} s at most, and has done so"
+    return None
+
+
+def steps_of(half: Pass, samples: int, steps: int) -> int:
+    """How many steps a task trains; `steps` are those that it asks for itself, for every stage (0: what the pass says)."""
+    if not isinstance(half, LocalPass):
+        return steps
+    each = (steps or s.batches.steps or s.batches.epochs * -(-samples // s.batches.size) for s in half.work())
+    return sum(each)

@@ -1,0 +1,322 @@
+"""The door: gRPC calls become calls of the transmitter, and its answers bytes. Another door could stand before the same desk."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from fedfleet.core.errors import BadInput, Refused
+from fedfleet.runtime.wire import fleet_pb2 as pb
+from fedfleet.runtime.wire import inside_pb2 as inside
+from fedfleet.runtime.wire.framing import (
+    CHANNEL_OPTIONS,
+    CHUNK,
+    MOST_HEAD,
+    SERVICE,
+    SMALL,
+    crc32c,
+    framed,
+    opened,
+    parsed,
+)
+from fedfleet.runtime.wire.partials import Partials
+from fedfleet.runtime.wire.security.foreign import kept_stats, shown
+from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret
+from fedfleet.runtime.wire.taking import NOTHING, taken
+from fedfleet.runtime.wire.transmitter import Transmitter
+
+_PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
+_STREAMS = 4096  # calls at once on one connection
+_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class Stranger(Exception):
+    """A caller that shows no secret, or not the right one."""
+
+
+class Handlers:
+    """The methods of the service on raw bytes."""
+
+    def __init__(self, transmitter: Transmitter) -> None:
+        self._of = transmitter
+        self._partials = Partials(Path(transmitter.start.shared) / "partials", transmitter.start.in_flight_bytes // 4)
+
+    def caller(self, caller: pb.Caller) -> int:
+        """Who calls; `Stranger` if that is not shown."""
+        of = self._of
+        if caller.client >= of.start.clients:
+            raise Stranger(f"there is no client {caller.client}: this fleet has clients 0 to {of.start.clients - 1}")
+        generation = int(of.tables.generations[caller.client])
+        if not check_secret(of.key, caller.client, generation, caller.secret):
+            raise Stranger(f"client {caller.client} shows no secret that holds here (any more); enrol it with a token")
+        return caller.client
+
+    async def enrol(self, data: bytes, context: Context) -> bytes:
+        """The processor decides who may be a client."""
+        request, number = bytes(data), 0
+
+        def fill(out: inside.ToProcessor, own: int) -> None:
+            nonlocal number
+            number = own
+            out.enrolling.append(inside.Enrolling(number=own, request=request, peer=shown(context.peer(), 64)))
+
+        parsed(data, pb.EnrolRequest)
+        answer = await self._of.ask(fill)
+        if answer.refused:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, answer.refused)
+        return answer.reply
+
+    async def check(self, data: bytes, context: Context) -> bytes:
+        """Hand out work, or keep the device on the line for a while if there is none."""
+        del context
+        of = self._of
+        head = parsed(data, pb.CheckIn)
+        client = self.caller(head.caller)
+        errand = of.tables.errands.of(client)
+        wants = errand is None or (head.HasField("busy") and head.busy == errand.task)
+        room = len(of.tables.waiters) < of.start.hold and not of.tables.draining
+        if not (head.hold and wants and room and not of.tables.over):
+            answer, payload = of.next_work(client)
+            of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
+            return framed(answer, payload)
+        of.heard(client, 0.0)
+        came, waiter = time.monotonic(), asyncio.get_running_loop().create_future()
+        before = of.tables.waiters.pop(client, None)
+        if before is not None and not before.done():  # the same device on another call: the old one has lost its line
+            before.set_result(None)
+        of.tables.waiters[client] = waiter
+        try:
+            await asyncio.wait_for(waiter, of.start.hold_seconds)
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            if of.tables.waiters.get(client) is waiter:
+                del of.tables.waiters[client]
+                of.gone(client)
+            raise
+        if of.tables.waiters.get(client) is waiter:
+            del of.tables.waiters[client]
+        return of.answer(client, time.monotonic() - came)
+
+    async def fetch(self, data: bytes, context: Context) -> AsyncIterator[bytes]:
+        """A blob from an offset on, chunk by chunk from shared memory."""
+        head = parsed(data, pb.FetchRequest)
+        self.caller(head.caller)
+        blob = self._of.tables.blobs.get(head.name)
+        if blob is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such blob (any more); check in for newer work")
+            return
+        for a in range(min(head.offset, blob[0].nbytes), blob[0].nbytes, CHUNK):
+            chunk = bytes(blob[1][a : a + CHUNK])
+            self._of.counters["bytes_down"] += len(chunk)
+            yield chunk
+
+    async def hand(self, data: bytes, context: Context) -> bytes:
+        """A report in one message."""
+        del context
+        head, payload = opened(data, pb.Report)
+        client = self.caller(head.caller)
+        return await self._take(client, head, payload)
+
+    async def hand_stream(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
+        """A report in chunks; what came of it before the line broke is kept, so that it can be resumed."""
+        del context
+        of = self._of
+        head, rest = opened(await anext(requests, b""), pb.Report)
+        client = self.caller(head.caller)
+        if head.nbytes > of.start.largest:
+            of.strike(client, f"a report of {head.nbytes} bytes, and {of.start.largest} is the most")
+            return _receipt(
+                pb.Receipt.REFUSED, f"{head.nbytes} bytes are more than any report has ({of.start.largest})"
+            )
+        if not check_nonce(of.key, head.task, head.nonce):
+            of.strike(client, "a report with a wrong nonce")
+            return _receipt(pb.Receipt.REFUSED, "it shows no nonce of its task")
+        if of.in_flight + head.nbytes > of.start.in_flight_bytes:
+            of.counters["busy"] += 1
+            return _receipt(pb.Receipt.BUSY, "too much is on its way already", seconds=0.5)
+        buffer, have = self._partials.begun(head)
+        if head.offset != have or len(rest):
+            return _receipt(pb.Receipt.BUSY, f"{have} bytes of it are here; go on from there", seconds=0.0)
+        of.in_flight += head.nbytes
+        try:
+            async for chunk in requests:
+                if len(chunk) > head.nbytes - have or len(chunk) > CHUNK + MOST_HEAD:
+                    of.strike(client, "a stream that brings more than it said")
+                    return _receipt(pb.Receipt.RETRY, f"more came than the {head.nbytes} bytes that it said")
+                buffer[have : have + len(chunk)] = chunk
+                have += len(chunk)
+            if have < head.nbytes:
+                self._partials.keep(head, memoryview(buffer)[:have])
+                return _receipt(pb.Receipt.RETRY, f"only {have} of {head.nbytes} bytes came")
+            self._partials.forget(head)
+            return await self._take(client, head, memoryview(buffer), counted=True)
+        except (asyncio.CancelledError, grpc.RpcError):
+            if have < head.nbytes:
+                self._partials.keep(head, memoryview(buffer)[:have])
+            raise
+        finally:
+            of.in_flight -= head.nbytes
+
+    async def _take(self, client: int, head: pb.Report, payload: memoryview, *, counted: bool = False) -> bytes:
+        of, began = self._of, time.monotonic()
+        of.counters["bytes_up"] += len(payload)
+        if not check_nonce(of.key, head.task, head.nonce):
+            of.strike(client, f"a report of task {head.task} with a wrong nonce")
+            return _receipt(pb.Receipt.REFUSED, "it shows no nonce of its task")
+        if len(payload) != head.nbytes or crc32c(payload) != head.crc32c:
+            of.strike(client, f"a report of task {head.task} that was damaged on its way")
+            return _receipt(pb.Receipt.RETRY, "it was damaged on its way: its length or checksum is another")
+        if not counted and of.in_flight + len(payload) > of.start.in_flight_bytes:
+            of.counters["busy"] += 1
+            return _receipt(pb.Receipt.BUSY, "too much is on its way already", seconds=0.5)
+        claim = self._claim(client, head)
+        wanted = of.tables.errands.find(head.task) is not None
+        found = NOTHING
+        if head.kind == pb.TRAIN and wanted and not head.declined:
+            codec = of.codecs[of.codec_of.get(client, 0)]
+            looks = of.start.stream
+            found = taken(of.sheet, codec, payload, head.weight, looks=looks)
+            claim.fault, claim.decoded_nbytes = shown(found.fault), found.nbytes
+        of.in_flight += 0 if counted else len(payload)
+        try:
+            grant = await of.claim(claim, found, payload)
+        finally:
+            of.in_flight -= 0 if counted else len(payload)
+        of.counters["reports"] += 1
+        _observe(of, time.monotonic() - began)
+        answer, more = of.next_work(client)
+        back = answer.later.seconds if answer.HasField("later") else of.start.hold_seconds
+        of.heard(client, back or of.start.hold_seconds)
+        receipt = pb.Receipt(status=grant.status, reason=grant.reason, seconds=grant.seconds, next=answer)  # type: ignore[arg-type]
+        return framed(receipt, more)
+
+    def _claim(self, client: int, head: pb.Report) -> inside.Claim:
+        stats, spent = kept_stats(head.stats).kept, kept_stats(head.spent).kept
+        return inside.Claim(
+            client=client, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c, weight=head.weight,
+            names=[*stats, *spent], values=[*stats.values(), *spent.values()], stats=len(stats),
+            declined=shown(head.declined), kind=head.kind, correct=head.correct, total=head.total, loss=head.loss,
+        )  # fmt: skip
+
+    async def held(self, data: bytes, context: Context) -> bytes:
+        """How much of a broken upload is here."""
+        del context
+        head = parsed(data, pb.HeldRequest)
+        self.caller(head.caller)
+        if not check_nonce(self._of.key, head.task, head.nonce):
+            return pb.HeldReply(offset=0).SerializeToString()
+        return pb.HeldReply(offset=self._partials.held(head.task, head.crc32c, head.nbytes)).SerializeToString()
+
+    async def leave(self, data: bytes, context: Context) -> bytes:
+        """A device goes."""
+        del context
+        client = self.caller(parsed(data, pb.LeaveRequest).caller)
+        self._of.gone(client)
+        return pb.LeaveReply().SerializeToString()
+
+    async def status(self, data: bytes, context: Context) -> bytes:
+        """What the processor says of itself."""
+        request = parsed(data, pb.StatusRequest)
+        del context, request
+        told = await self._of.ask(lambda out, number: out.asking.append(inside.Asking(number=number)))
+        return pb.StatusReply(json=told.json).SerializeToString()
+
+
+def _receipt(status: int, reason: str, seconds: float = 0.0) -> bytes:
+    return framed(pb.Receipt(status=status, reason=reason, seconds=seconds))  # type: ignore[arg-type]
+
+
+def _observe(of: Transmitter, seconds: float) -> None:
+    of.seconds += seconds
+    of.counters["receive_seconds_count"] += 1
+    for edge in _BUCKETS:
+        if seconds <= edge:
+            of.counters[f"receive_seconds_bucket/{edge:g}"] += 1
+
+
+def _guarded(of: Transmitter, name: str, method: Callable[..., Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
+    """The method, with what is foreign or strange turned into a status and counted."""
+
+    async def call(data: Any, context: Context) -> bytes:
+        of.counters[f"calls/{name}"] += 1
+        try:
+            return await method(data, context)
+        except Stranger as wrong:
+            of.counters["strangers"] += 1
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
+        except Refused as wrong:
+            of.counters["malformed"] += 1
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
+        raise AssertionError("abort raises")
+
+    return call
+
+
+def _guarded_stream(of: Transmitter, name: str, method: Callable[..., AsyncIterator[bytes]]) -> Any:
+    async def call(data: Any, context: Context) -> AsyncIterator[bytes]:
+        of.counters[f"calls/{name}"] += 1
+        try:
+            async for chunk in method(data, context):
+                yield chunk
+        except Stranger as wrong:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
+        except Refused as wrong:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
+
+    return call
+
+
+def method_handlers(handlers: Handlers, of: Transmitter) -> dict[str, Any]:
+    """The methods by name, on raw bytes."""
+    unary = {
+        "Enrol": handlers.enrol, "Check": handlers.check, "Hand": handlers.hand, "Held": handlers.held,
+        "Leave": handlers.leave, "Status": handlers.status,
+    }  # fmt: skip
+    found: dict[str, Any] = {n: grpc.unary_unary_rpc_method_handler(_guarded(of, n, m)) for n, m in unary.items()}  # type: ignore[arg-type]
+    found["Fetch"] = grpc.unary_stream_rpc_method_handler(_guarded_stream(of, "Fetch", handlers.fetch))
+    found["HandStream"] = grpc.stream_unary_rpc_method_handler(_guarded(of, "HandStream", handlers.hand_stream))  # type: ignore[arg-type]
+    return found
+
+
+@asynccontextmanager
+async def listening(of: Transmitter) -> AsyncIterator[None]:
+    """Answer devices at the shared port; on the way out calls in flight get a moment to end."""
+    options = (
+        *CHANNEL_OPTIONS,
+        ("grpc.max_receive_message_length", SMALL + 2 * MOST_HEAD),
+        ("grpc.so_reuseport", 1),
+        ("grpc.max_concurrent_streams", _STREAMS),
+        ("grpc.server.max_pending_requests", _PENDING),
+        ("grpc.server.max_pending_requests_hard_limit", _PENDING),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+    )
+    server = grpc.aio.server(options=options)
+    handlers = method_handlers(Handlers(of), of)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    credentials = None
+    if of.start.tls:
+        from fedfleet.runtime.wire.security.tls import ServerFiles, server_credentials
+
+        credentials = server_credentials(ServerFiles(**{name: Path(path) for name, path in of.start.tls.items()}))
+    address = of.start.address
+    bound = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
+    if not bound:
+        raise BadInput(
+            f"cannot listen on {address}: the port is taken or the host is not here; name another with --address"
+        )
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop(grace=1.0)

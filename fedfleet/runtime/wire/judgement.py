@@ -1,0 +1,140 @@
+"""Judging in a served run: by a process beside the loop, by devices with a deadline, or by both."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedfleet.core.commands import Evaluate, Probe
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.records import Ints, ServerState
+from fedfleet.runtime.wire import fleet_pb2 as pb
+from fedfleet.runtime.wire import inside_pb2 as inside
+from fedfleet.runtime.wire.desk.presence import askable
+from fedfleet.runtime.wire.judging import asking
+from fedfleet.runtime.wire.judging.asking import Answer, Asked, Kind, Verdict, Where, share_of
+from fedfleet.runtime.wire.judging.scoring import Judged
+
+if TYPE_CHECKING:
+    from fedfleet.runtime.wire.processor import Processor
+
+_STATUS = {
+    Verdict.TAKEN: pb.Receipt.SAFE, Verdict.AGAIN: pb.Receipt.SAFE, Verdict.LATE: pb.Receipt.UNWANTED,
+    Verdict.STRAY: pb.Receipt.REFUSED, Verdict.WRONG: pb.Receipt.REFUSED,
+}  # fmt: skip
+
+
+class Judgement:
+    """Who is judging what. Devices whose models are their own judge them themselves: nobody else has what they remember."""
+
+    def __init__(self, processor: Processor) -> None:
+        self._of = processor
+        self._next = asking.first_of_start(time.time())
+        self._asked: Asked | None = None
+        self._probe: Probe | None = None
+        self._central: Judged | None = None
+        self._evaluate: Evaluate | None = None
+        where = processor.options.evaluate
+        half = processor.plan.algorithm.local(0, NO_SETTINGS)
+        own = processor.plan.algorithm.personal is not None or (isinstance(half, LocalPass) and half.remembers())
+        self._where: Where = "both" if where == "server" and own else where  # type: ignore[assignment]
+
+    def until(self) -> float | None:
+        """When the time of those who were asked is over."""
+        return None if self._asked is None else self._asked.until
+
+    def evaluate(self, command: Evaluate) -> None:
+        """Let a model be judged."""
+        self._evaluate, self._central = command, None
+        share = share_of(self._where, command.clients)
+        if share.devices:
+            clients = self._there()
+            if len(clients):
+                self._ask(Kind.EVALUATE, clients, self._of.options.evaluate_seconds, command.server, command.version)
+        if share.central or self._asked is None:
+            self._of.beside(self._judged(command, share.shards))
+
+    async def _judged(self, command: Evaluate, shards: bool) -> None:
+        found = await self._of.served.judge.evaluate(command.version, command.server.params, shards)
+
+        def heard() -> None:
+            if self._evaluate is command:
+                self._central = found
+                self.look(self._of.now())
+
+        self._of.soon(heard)
+
+    def probe(self, command: Probe) -> None:
+        """Ask devices for the loss of a model on their own data."""
+        if command.stat != "loss":
+            raise RunFailed(
+                f"selector {self._of.plan.choose.name!r} probes clients for {command.stat}, which no device can tell beforehand"
+            )
+        self._probe = command
+        within = min(command.within, self._of.options.evaluate_seconds)
+        self._ask(Kind.PROBE, command.clients, within, command.server, self._of.state.book.version)
+
+    def _there(self) -> Ints:
+        return askable(self._of.presence.present(self._of.now()), self._of.busy).astype(np.int64)
+
+    def _ask(self, kind: Kind, clients: Ints, seconds: float, server: ServerState, version: int) -> None:
+        of, now = self._of, self._of.now()
+        self._asked = Asked(kind, clients, now + seconds, server, version, self._next)
+        self._next += len(clients)
+        message = inside.Wave(
+            first=self._asked.first, round=of.state.book.round, version=version, kind=int(kind),
+            clients=clients.astype(np.uint32).tobytes(), heaviest=np.zeros(len(clients)).tobytes(), lease_seconds=seconds,
+            memory_task=of.memory_task[clients].tobytes(), seed=of.plan.seed, time=now,
+        )  # fmt: skip
+        blobs = of.offering.judged(server, version, clients, message)
+        for out in of.everybody():
+            out.blobs.extend(blobs)
+            out.waves.append(message)
+
+    def claimed(self, claim: inside.Claim, now: float) -> inside.Grant:
+        """A device answers; what it is told."""
+        asked = self._asked
+        if asked is None or not asking.holds(asked, claim.task):
+            return inside.Grant(
+                number=claim.number, status=pb.Receipt.UNWANTED, reason="nobody waits for this any more"
+            )
+        said = Answer(claim.client, claim.correct, claim.total, claim.loss)
+        if claim.declined:
+            verdict = asking.decline(asked, claim.task, claim.client, now)
+        else:
+            verdict = asking.answer(asked, claim.task, said, now)
+        why = asking.wrong(asked, claim.task, said) if verdict is Verdict.WRONG else ""
+        if verdict in (Verdict.TAKEN, Verdict.AGAIN):
+            for out in self._of.everybody():
+                out.withdrawn.append(claim.task)
+        self._of.soon()
+        return inside.Grant(number=claim.number, status=_STATUS[verdict], reason=why or "")
+
+    def look(self, now: float) -> None:
+        """Is everything there that was asked for?"""
+        asked = self._asked
+        over = asked is None or asking.finished(asked, now)
+        if self._probe is not None and asked is not None and over:
+            self._end(asked)
+            self._of.facts.append(asking.probed(asked, self._probe.stat, now))
+            self._probe = None
+            return
+        command = self._evaluate
+        if command is None or not over or self._probe is not None:
+            return
+        if self._central is None and (asked is None or share_of(self._where, command.clients).central):
+            return
+        self._evaluate = None
+        if asked is not None:
+            self._of.remark(asking.remark(asked))
+            self._end(asked)
+        self._of.facts.append(asking.evaluated(now, command.version, self._central, asked))
+
+    def _end(self, asked: Asked) -> None:
+        silent = (np.flatnonzero(asked.fate == asking.Fate.SILENT) + asked.first).tolist()
+        for out in self._of.everybody():
+            out.withdrawn.extend(silent)
+        self._asked = None

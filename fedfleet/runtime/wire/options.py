@@ -1,0 +1,80 @@
+"""How a server serves: everything that decides nothing about the model."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Serve:
+    """How a run is served.
+
+    `devices` is the declared fleet: a round waits until so many are there, or for `patience` seconds. A task whose report is not
+    there `lease` seconds after it was sent is lost. `transmitters` processes hold the devices' calls (0: the server's own does),
+    of which `hold` may wait on the line at once, for `hold_seconds` each. `commit_seconds` is how long reports gather before they
+    are made safe together. Without `durable` nothing is, and without `streaming` reports are folded at the commit and not when
+    they come; `encode_once` is for measuring what it is worth. `keep_reports` spools what devices
+    sent even where the sum is enough.
+    """
+
+    address: str = "127.0.0.1:50051"
+    devices: int = 1
+    transmitters: int = 2
+    patience: float = 60.0
+    lease: float = 600.0
+    hold: int = 4096
+    hold_seconds: float = 20.0
+    commit_seconds: float = 0.04
+    durable: bool = True
+    streaming: bool = True
+    encode_once: bool = True
+    keep_reports: bool = False
+    in_flight_bytes: int = 256 * MIB
+    farewell_seconds: float = 5.0
+    checkpoint_every: int = 1
+    evaluate: str = "server"
+    evaluate_seconds: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a transmitter has to know before it listens; the first message that it gets.
+
+    `sheet` says what reports must look like (see sums), `codecs` in which codes they may come, `codec_of` which client uses which
+    (none: plain tensors). `spool` and `stream` say where granted reports go.
+    """
+
+    index: int
+    address: str
+    clients: int
+    key: str = field(repr=False)
+    folder: str
+    shared: str
+    sheet: str
+    stream: bool
+    spool: bool
+    durable: bool
+    encode_once: bool
+    hold: int
+    hold_seconds: float
+    commit_seconds: float
+    in_flight_bytes: int
+    largest: int
+    codecs: list[list[dict[str, Any]]]
+    codec_of: list[list[int]]
+    tls: dict[str, str]
+    limits: dict[str, float]
+
+
+def start_bytes(start: Start) -> bytes:
+    """The first message to a transmitter."""
+    return json.dumps(asdict(start)).encode()
+
+
+def start_from(data: bytes) -> Start:
+    """The inverse of `start_bytes`."""
+    return Start(**json.loads(data))

@@ -1,0 +1,68 @@
+"""What a server saves beside its journal: checkpoints, written beside the loop, and when devices were there."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from fedfleet.core.records import Ints
+from fedfleet.core.trees import Array
+from fedfleet.engine.checkpoint import freeze
+from fedfleet.runtime.checkpoints import checkpoint_files
+from fedfleet.runtime.files import save_tree
+from fedfleet.runtime.wire.options import Serve
+from fedfleet.runtime.wire.served import Served
+
+if TYPE_CHECKING:
+    from fedfleet.runtime.wire.processor import Processor
+
+_KEPT = 2
+
+
+class Saving:
+    """Checkpoints at commits. One is written at a time; a commit that comes meanwhile has its turn when it is done."""
+
+    def __init__(self, served: Served, options: Serve) -> None:
+        self._served, self._options = served, options
+        self._thread = ThreadPoolExecutor(1, "fedfleet-checkpoint")
+        self._saved = 0
+        self._writing: asyncio.Future[None] | None = None
+
+    def taken_up(self, version: int) -> None:
+        """The run goes on from this version."""
+        self._saved = version
+
+    def settled(self, of: Processor) -> None:
+        """A turn has ended, and the journal is on the disk: save if it is time."""
+        version = of.state.book.version
+        if not self._options.durable or version < self._saved + self._options.checkpoint_every:
+            return
+        if self._writing is not None and not self._writing.done():
+            return
+        journal = self._served.journal
+        meta, arrays = freeze(of.state)
+        arrays |= {"wire/memory_task": of.memory_task.copy()}
+        whole = {"state": meta, "position": journal.position, "link": journal.link, "gatherings": of.gatherings}
+        self._saved = version
+        loop = asyncio.get_running_loop()
+        self._writing = loop.run_in_executor(self._thread, self._write, version, arrays, whole)
+        self._writing.add_done_callback(lambda done: None if done.cancelled() else of.fail(done.exception()))
+
+    def _write(self, version: int, arrays: dict[str, Array], whole: dict[str, Any]) -> None:
+        folder = self._served.folder
+        save_tree(folder / f"checkpoint-{version:08d}.safetensors", arrays, whole)
+        for path in checkpoint_files(folder)[_KEPT:]:
+            path.unlink()
+
+    def came(self, clients: Ints, now: float) -> None:
+        """Devices called."""
+
+    def struck(self, client: int, reason: str) -> None:
+        """A device sent what it should not have."""
+
+    async def close(self) -> None:
+        """Wait for what is being written."""
+        if self._writing is not None:
+            await asyncio.wait({self._writing})
+        self._thread.shutdown()

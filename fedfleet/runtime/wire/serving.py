@@ -1,0 +1,190 @@
+"""Serving a plan: the processor, its transmitters, and how both begin, go on after a kill, and end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedfleet.core.coding import Codec
+from fedfleet.engine.coordinator import begin
+from fedfleet.engine.state import RunState
+from fedfleet.runtime.wire.blobs import remove_folder, shared_folder
+from fedfleet.runtime.wire.desk.tasks import Phase
+from fedfleet.runtime.wire.hearing import arrived
+from fedfleet.runtime.wire.options import Serve, Start
+from fedfleet.runtime.wire.processor import Processor, process
+from fedfleet.runtime.wire.recovery import Recovered
+from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report
+from fedfleet.runtime.wire.sums import sheet_of, sheet_to_json
+from fedfleet.runtime.wire.taking import recipe_of
+from fedfleet.runtime.wire.tending import Tending, reserved, starts_of
+
+_DRAIN_SECONDS = 20.0
+
+
+class Stopped(Exception):
+    """The server was asked to stop before the run was over; everything that it acknowledged is on the disk."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """What a server says when it listens."""
+
+    address: str
+    pids: tuple[int, ...]
+
+
+def serve(
+    served: Served,
+    options: Serve,
+    *,
+    back: Recovered | None = None,
+    tls: Mapping[str, str] | None = None,
+    listening: Callable[[Processor, Listening], None] | None = None,
+) -> RunState:
+    """Serve a plan to its end; `back` is where a killed server left it. `listening` is told when devices may come."""
+    check_servable(served.plan, options.devices)
+    return asyncio.run(_serve(served, options, back, dict(tls or {}), listening))
+
+
+async def _serve(
+    served: Served,
+    options: Serve,
+    back: Recovered | None,
+    tls: dict[str, str],
+    listening: Callable[[Processor, Listening], None] | None,
+) -> RunState:
+    held, address = reserved(options.address)
+    shared = shared_folder()
+    state = back.state if back is not None else begin(served.plan).state
+    (served.folder / "wire").mkdir(exist_ok=True, mode=0o700)
+    processor = Processor(served, options, state, at=state.book.now, gatherings=back.gatherings if back else 0)
+    processor.offering.shared = shared
+    processor.offering.lay_frozen()
+    if back is not None:
+        take_up(processor, back)
+    start = _start(served, options, processor.streams, address, shared, tls)
+    folders = str(served.folder / "wire")
+    tending = Tending(
+        starts_of(start, options.transmitters, folders), processor.heard, processor.died, own=options.transmitters == 0
+    )
+    try:
+        with _signals(processor):
+            running = asyncio.create_task(process(processor, tending, begun=back is not None and back.begun))
+            if listening is not None:
+                await _until_ready(tending, running)
+                listening(processor, Listening(address, tuple(tending.pids())))
+            await running
+    finally:
+        await tending.close()
+        await processor.close()
+        held.close()
+        remove_folder(shared)
+    return processor.state
+
+
+async def _until_ready(tending: Tending, running: asyncio.Task[None]) -> None:
+    while not running.done() and not all(tended.ready for tended in tending.all):
+        await asyncio.sleep(0.02)
+
+
+def take_up(processor: Processor, back: Recovered) -> None:
+    """What a killed server knew of its tasks: who runs, who arrived and must be found on a disk, who was refused."""
+    state, now = back.state, back.state.book.now
+    processor.memory_task = back.memory_task
+    processor.saving.taken_up(state.book.version)
+    for damage in back.damages:
+        processor.remark(damage)
+    waves = {wave.first: wave for wave in state.running.values()}
+    for wave in waves.values():
+        own = [t for t, w in state.running.items() if w.first == wave.first]
+        slots = np.array(sorted(own), np.int64) - wave.first
+        clients, most = wave.asked.clients[slots], processor.offering.heaviest(wave)[slots]
+        processor.tasks.reopen(Phase.OPEN, slots + wave.first, clients, most, now + processor.options.lease)
+        processor.busy[clients] = True
+    came = arrived(state)
+    processor.refusals.only(e.task for e in came)
+    for phase in (Phase.GRANTED, Phase.REFUSED):
+        own = [e for e in came if (e.task in processor.refusals.reasons) is (phase is Phase.REFUSED)]
+        if own:
+            tasks = np.array([e.task for e in own], np.int64)
+            clients = np.array([e.wave.asked.clients[e.task - e.wave.first] for e in own], np.int64)
+            processor.tasks.reopen(
+                phase, tasks, clients, processor.plan.algorithm.fold.total_weight, now + processor.options.lease
+            )
+
+
+def _start(served: Served, options: Serve, streams: bool, address: str, shared: Path, tls: dict[str, str]) -> Start:
+    plan = served.plan
+    codecs = codecs_of(plan)
+    kinds: list[Codec] = []
+    codec_of: list[list[int]] = []
+    for client, codec in codecs.items():
+        if codec not in kinds:
+            kinds.append(codec)
+        codec_of.append([client, kinds.index(codec) + 1])
+    return Start(
+        index=0, address=address, clients=plan.clients, key=served.key.data.hex(), folder="", shared=str(shared),
+        sheet=sheet_to_json(sheet_of(plan.algorithm.fold, plan.algorithm.init(plan.params))), stream=streams,
+        spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
+        hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
+        in_flight_bytes=options.in_flight_bytes, largest=largest_report(plan), codecs=[recipe_of(c) for c in kinds],
+        codec_of=codec_of, tls=tls, limits={},
+    )  # fmt: skip
+
+
+@contextmanager
+def _signals(processor: Processor) -> Iterator[None]:
+    """SIGINT stops at once, SIGTERM lets uploads in flight end first; the second signal of any kind stops at once."""
+    loop = asyncio.get_running_loop()
+    seen: list[int] = []
+
+    def stop(number: int) -> None:
+        seen.append(number)
+        if number == signal.SIGTERM and len(seen) == 1:
+            processor.beside(_drained(processor, number))
+        else:
+            processor.fail(Stopped(number))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        try:
+            loop.add_signal_handler(number, stop, number)
+        except (ValueError, RuntimeError):  # not in the main thread: somebody else minds signals
+            break
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            try:
+                loop.remove_signal_handler(number)
+            except (ValueError, RuntimeError):
+                break
+
+
+async def _drained(processor: Processor, number: int) -> None:
+    for out in processor.everybody():
+        out.drain = True
+    processor.soon()
+    until = asyncio.get_running_loop().time() + _DRAIN_SECONDS
+    quiet = 0
+    while quiet < 3 and asyncio.get_running_loop().time() < until:
+        await asyncio.sleep(0.3)
+        busy = any(counts.get("in_flight_bytes", 0) for counts in processor.counters.values())
+        quiet = 0 if busy else quiet + 1
+    processor.fail(Stopped(number))
+
+
+def made_private(folder: Path) -> None:
+    """Only the owner may look into the folder of a served run."""
+    os.chmod(folder, 0o700)

@@ -1,0 +1,110 @@
+"""What processes cost while they run: memory without counting shared pages twice, and processor time.
+
+Memory is the proportional set size (PSS): a page that three processes share counts a third in each. It is read from /proc, so that
+a stress run needs Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedfleet.core.errors import BadInput
+
+_PROC = Path("/proc")
+_MB = 1e6
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def pss_bytes(pid: int) -> int:
+    """The proportional set size of a process; 0 of one that is gone."""
+    try:
+        for line in (_PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        if not (_PROC / "self/smaps_rollup").exists():
+            raise BadInput("this system has no /proc/PID/smaps_rollup, from which memory is read; use Linux") from None
+    return 0
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used, in user and system mode; 0 of one that is gone."""
+    try:
+        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def family(pid: int) -> list[int]:
+    """A process and all that descend from it."""
+    found, ahead = [], [pid]
+    while ahead:
+        found.append(ahead.pop())
+        ahead += _children(found[-1])
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        tasks = [*(_PROC / str(pid) / "task").iterdir()]
+        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a watch has seen so far: the first and the largest sum of memory, and processor time by process."""
+
+    base_mb: float = 0.0
+    peak_mb: float = 0.0
+    samples: int = 0
+    cpu: dict[int, float] | None = None
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all processes that were ever seen."""
+        return sum((self.cpu or {}).values())
+
+    def look(self, pids: Iterable[int]) -> None:
+        """Take one sample of all these processes."""
+        cpu = self.cpu = self.cpu or {}
+        total = 0
+        for pid in pids:
+            total += pss_bytes(pid)
+            cpu[pid] = max(cpu.get(pid, 0.0), cpu_seconds(pid))
+        self.samples += 1
+        self.base_mb = self.base_mb or total / _MB
+        self.peak_mb = max(self.peak_mb, total / _MB)
+
+
+class Watch:
+    """Samples the processes below `pid` from a thread until it is closed; a class, since it holds a thread."""
+
+    def __init__(self, pid: int, *, every: float = 0.25) -> None:
+        self.seen, self._pid, self._every = Seen(), pid, every
+        self._done = threading.Event()
+        self.seen.look(family(pid))
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._done.wait(self._every):
+            self.seen.look(family(self._pid))
+
+    def close(self) -> Seen:
+        """Stop sampling, and say what was seen."""
+        self._done.set()
+        self._thread.join()
+        return self.seen
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

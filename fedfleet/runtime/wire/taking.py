@@ -1,0 +1,55 @@
+"""Taking a report in: what came is decoded and checked, before anybody is asked whether it is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from fedfleet.core.coding import Codec
+from fedfleet.core.container import viewed
+from fedfleet.core.errors import Refused
+from fedfleet.core.registry import builder
+from fedfleet.core.trees import Tree, tree_nbytes
+from fedfleet.runtime.wire.sums import FoldSheet, refusal
+
+
+class Taken(NamedTuple):
+    """What a report says: its update, and how many bytes that is; or why it cannot be folded."""
+
+    tree: Tree
+    nbytes: int
+    fault: str = ""
+
+
+NOTHING = Taken({}, 0)
+
+
+def recipe_of(codec: Codec) -> list[dict[str, Any]]:
+    """A codec as names and settings, from which another process makes it again."""
+    return [{"use": part.name, **dict(part.settings)} for part in (codec.parts or (codec,))]
+
+
+def codec_from(recipe: Sequence[dict[str, Any]]) -> Codec:
+    """The inverse of `recipe_of`."""
+    from fedfleet.learn.codecs.chaining import chain
+
+    parts = [builder("codecs", part["use"])(**{n: v for n, v in part.items() if n != "use"}) for part in recipe]
+    made = chain(parts)
+    assert made is not None
+    return made
+
+
+def taken(sheet: FoldSheet, codec: Codec | None, payload: memoryview, weight: float, *, looks: bool = True) -> Taken:
+    """Decode a report and check it as a fold would; without `looks`, whoever folds will (it decodes by itself)."""
+    if not looks:
+        return Taken({}, len(payload))
+    try:
+        if codec is None:
+            tree = viewed(payload) if len(payload) else {}
+        else:
+            from fedfleet.learn.codecs.applying import received
+
+            tree = received(codec, bytes(payload), sheet.like)
+    except Refused as wrong:
+        return Taken({}, len(payload), str(wrong))
+    return Taken(tree, tree_nbytes(tree) if codec is None else len(payload), refusal(sheet, tree, weight) or "")

@@ -1,0 +1,145 @@
+"""Tending transmitters: starting them, hearing them, starting one again that died, letting them go."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.runtime.wire import inside_pb2 as inside
+from fedfleet.runtime.wire.framing import split_address
+from fedfleet.runtime.wire.links import Link, linked
+from fedfleet.runtime.wire.options import Start, start_bytes
+from fedfleet.runtime.wire.transmitter import transmit
+
+_DEATHS = 20  # of one transmitter: then something is wrong that starting it again does not cure
+_PATIENCE = 5.0
+
+
+@dataclass(slots=True)
+class Tended:
+    """One transmitter: its process (None: it lives in this one), its link, whether it has said that it is ready."""
+
+    start: Start
+    process: subprocess.Popen[bytes] | None = None
+    inner: asyncio.Task[None] | None = None
+    link: Link[inside.ToProcessor] | None = None
+    ready: bool = False
+    deaths: int = 0
+    out: inside.ToTransmitter = field(default_factory=inside.ToTransmitter)
+
+
+class Tending:
+    """All transmitters of a server. `heard(index, message)` gets what they say, `died(index)` is told of a death."""
+
+    def __init__(
+        self,
+        starts: list[Start],
+        heard: Callable[[int, inside.ToProcessor], None],
+        died: Callable[[int], None],
+        *,
+        own: bool,
+    ) -> None:
+        self.all = [Tended(start) for start in starts]
+        self._heard, self._died, self._own = heard, died, own
+        self._closing = False
+
+    async def start(self, index: int) -> None:
+        """Start one, or start it again."""
+        tended = self.all[index]
+        ours, theirs = socket.socketpair()
+        if self._own:
+            tended.inner = asyncio.create_task(transmit(theirs))
+        else:
+            command = [sys.executable, "-m", "fedfleet.runtime.wire.transmitter", str(theirs.fileno())]
+            with theirs:
+                tended.process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
+        tended.ready = False
+        link: Link[inside.ToProcessor] = Link(
+            inside.ToProcessor, lambda message: self._heard(index, message), lambda: self._lost(index)
+        )
+        tended.link = await linked(ours, link)
+        tended.out = inside.ToTransmitter()
+        link.send(inside.ToTransmitter(start=start_bytes(tended.start)))
+
+    def _lost(self, index: int) -> None:
+        tended = self.all[index]
+        tended.ready, tended.link = False, None
+        if self._closing:
+            return
+        tended.deaths += 1
+        if tended.process is not None:
+            tended.process.wait(_PATIENCE)
+        if tended.inner is not None and tended.inner.done() and tended.inner.exception() is not None:
+            raise RunFailed(str(tended.inner.exception()))
+        if tended.deaths > _DEATHS:
+            raise RunFailed(f"transmitter {index} died {tended.deaths} times; its last words are above")
+        self._died(index)
+
+    def send(self) -> None:
+        """Say what gathered in this turn to those who are ready to hear it."""
+        for tended in self.all:
+            if tended.ready and tended.link is not None and tended.out.ByteSize():
+                tended.link.send(tended.out)
+                tended.out = inside.ToTransmitter()
+
+    def pids(self) -> list[int]:
+        """The processes that live."""
+        return [t.process.pid for t in self.all if t.process is not None and t.process.poll() is None]
+
+    async def close(self) -> None:
+        """Let all go; who does not go by itself is ended."""
+        self._closing = True
+        for tended in self.all:
+            if tended.link is not None:
+                tended.link.close()
+        for tended in self.all:
+            if tended.inner is not None:
+                with suppress(asyncio.CancelledError, Exception):
+                    await asyncio.wait_for(tended.inner, _PATIENCE)
+            if tended.process is not None:
+                try:
+                    await asyncio.to_thread(tended.process.wait, _PATIENCE)
+                except subprocess.TimeoutExpired:
+                    tended.process.kill()
+                    tended.process.wait()
+
+
+def reserved(address: str) -> tuple[socket.socket, str]:
+    """Hold a port for all transmitters, and the address with its number; refused if anybody else listens there."""
+    host, port = split_address(address, any_port=True)
+    bare = host.strip("[]")
+    try:
+        family, kind, proto, _, place = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, proto) as alone:  # without sharing: a second server must not join in silence
+            alone.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            alone.bind(place)
+            taken = alone.getsockname()
+            held = socket.socket(family, kind, proto)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(taken)
+    except OSError:
+        raise BadInput(
+            f"cannot listen on {address}: the port is taken or the host is not here; name another with --address"
+        ) from None
+    return held, f"{host}:{held.getsockname()[1]}"
+
+
+def starts_of(start: Start, transmitters: int, folder: str) -> list[Start]:
+    """What each transmitter is told: the same, but for its number and its folder."""
+    share = max(1, transmitters)
+    return [
+        replace(
+            start,
+            index=i,
+            folder=f"{folder}/t{i}",
+            hold=start.hold // share,
+            in_flight_bytes=start.in_flight_bytes // share,
+        )
+        for i in range(share)
+    ]

@@ -1,0 +1,336 @@
+"""A transmitter: the process that holds the devices' calls. It receives, checks, folds what is granted, and decides nothing.
+
+Run as a module it takes its end of a socket pair from standard input's number and lives as long as the processor does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.coding import Codec
+from fedfleet.runtime.wire import fleet_pb2 as pb
+from fedfleet.runtime.wire import inside_pb2 as inside
+from fedfleet.runtime.wire.blobs import Blob, mapped
+from fedfleet.runtime.wire.committing import Committing
+from fedfleet.runtime.wire.entries import Entered, entry_bytes
+from fedfleet.runtime.wire.errands import Errands, work_of
+from fedfleet.runtime.wire.framing import SMALL, framed
+from fedfleet.runtime.wire.links import Link, linked
+from fedfleet.runtime.wire.options import Start, start_from
+from fedfleet.runtime.wire.security.secrets import RunKey, nonce_of
+from fedfleet.runtime.wire.spool import Spool
+from fedfleet.runtime.wire.sums import PartialSums, sheet_from_json
+from fedfleet.runtime.wire.taking import Taken, codec_from
+
+_LATER_SECONDS = 2.0  # come back after so long, where the processor has not said when
+
+
+@dataclass(slots=True)
+class Pending:
+    """A report that waits for the processor's word, and for whoever handed it in."""
+
+    claim: inside.Claim
+    taken: Taken
+    payload: memoryview | bytes
+    answer: asyncio.Future[inside.Grant]
+
+
+@dataclass(slots=True)
+class Tables:
+    """What a transmitter knows: the work, the blobs, who may call, who waits."""
+
+    errands: Errands
+    generations: np.ndarray[Any, Any]
+    blobs: dict[str, tuple[Blob, memoryview]] = field(default_factory=dict[str, tuple[Blob, memoryview]])
+    frozen: Blob | None = None
+    waiters: dict[int, asyncio.Future[None]] = field(default_factory=dict[int, "asyncio.Future[None]"])
+    claims: dict[int, Pending] = field(default_factory=dict[int, Pending])
+    asked: dict[int, asyncio.Future[Any]] = field(default_factory=dict[int, "asyncio.Future[Any]"])
+    come_back: float = _LATER_SECONDS
+    over: str = ""
+    draining: bool = False
+
+
+class Transmitter:
+    """The state of one transmitter and its talk with the processor; `handlers` turns calls into its methods."""
+
+    def __init__(self, start: Start) -> None:
+        self.start = start
+        self.key = RunKey(bytes.fromhex(start.key))
+        self.sheet = sheet_from_json(start.sheet)
+        self.codecs: list[Codec | None] = [None, *map(codec_from, start.codecs)]
+        self.codec_of = {client: which for client, which in start.codec_of}  # noqa: C416 - lists, as JSON has them
+        folder = Path(start.folder) if start.durable else None
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.sums = PartialSums(self.sheet, folder) if start.stream else None
+        self.spool = Spool(Path(start.folder)) if start.spool else None
+        self.committing = Committing(
+            self.sums, self.spool, durable=start.durable, seconds=start.commit_seconds, safe=self._are_safe
+        )
+        self.tables = Tables(Errands(start.clients), np.ones(start.clients, np.uint32))
+        self.counters: Counter[str] = Counter()
+        self.link: Link[inside.ToTransmitter] | None = None
+        self.in_flight = 0
+        self.seconds = 0.0  # that receiving took, in all
+        self.over = asyncio.Event()
+        self.failure = ""
+        self._out = inside.ToProcessor()
+        self._scheduled = False
+        self._numbers = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # ---- what goes to the processor: one message a turn of the loop -----------------------------------------------
+
+    def say(self) -> inside.ToProcessor:
+        """The message that goes out at the end of this turn."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._send)
+        return self._out
+
+    def _send(self) -> None:
+        self._scheduled = False
+        out, self._out = self._out, inside.ToProcessor()
+        if self.link is not None:
+            self.link.send(out)
+
+    def heard(self, client: int, back: float) -> None:
+        """A device called; `back` is when it was told to come back, 0 while it is on the line."""
+        out = self.say()
+        out.heard.append(client)
+        out.heard_back.append(back)
+
+    def gone(self, client: int) -> None:
+        """A device hung up or took its leave."""
+        self.say().gone.append(client)
+
+    def strike(self, client: int, reason: str) -> None:
+        """Something came that no honest device sends, or that was damaged on its way."""
+        self.counters["strikes"] += 1
+        self.say().strikes.append(inside.Strike(client=client, reason=reason))
+
+    def _are_safe(self, tasks: list[int]) -> None:
+        self.tables.errands.end(tasks)
+        self.say().safe.extend(tasks)
+
+    async def claim(self, claim: inside.Claim, taken: Taken, payload: memoryview | bytes) -> inside.Grant:
+        """The processor's word on a report; if it was granted, the report is safe when this returns."""
+        self._numbers += 1
+        claim.number = self._numbers
+        pending = Pending(claim, taken, payload, asyncio.get_running_loop().create_future())
+        self.tables.claims[claim.number] = pending
+        self.say().claims.append(claim)
+        return await pending.answer
+
+    async def ask(self, fill: Callable[[inside.ToProcessor, int], None]) -> Any:
+        """The processor's answer to a question that only it can answer."""
+        self._numbers += 1
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.tables.asked[self._numbers] = answer
+        fill(self.say(), self._numbers)
+        return await answer
+
+    # ---- what comes from the processor ----------------------------------------------------------------------------
+
+    def on_message(self, message: inside.ToTransmitter) -> None:
+        """Take the processor's word in, in the order in which one part may need another."""
+        tables = self.tables
+        for client, generation in zip(message.revoked, message.generations, strict=True):
+            tables.generations[client] = generation
+        for new in message.blobs:
+            blob = Blob(new.name, new.path, new.nbytes, new.crc32c)
+            tables.blobs[new.name] = blob, mapped(blob)
+        if message.frozen:
+            tables.frozen = tables.blobs[message.frozen][0]
+        for grant in message.grants:
+            self._granted(grant)
+        for wave in message.waves:
+            for client in tables.errands.add(wave):
+                self._wake(client)
+        if message.withdrawn:
+            tables.errands.end(message.withdrawn)
+        for name in message.dropped_blobs:
+            tables.blobs.pop(name, None)
+        for answer in (*message.enrolled, *message.told):
+            asked = tables.asked.pop(answer.number, None)
+            if asked is not None and not asked.done():
+                asked.set_result(answer)
+        for bucket in message.close:
+            self._later(self._close(bucket))
+        for bucket in message.discard:
+            self.committing.discard(bucket)
+        if message.HasField("come_back"):
+            tables.come_back = message.come_back
+        tables.draining = tables.draining or message.drain
+        if message.over:
+            tables.over = message.over
+            for client in list(tables.waiters):
+                self._wake(client)
+
+    def _granted(self, grant: inside.Grant) -> None:
+        pending = self.tables.claims.pop(grant.number, None)
+        if pending is None:
+            return
+        claim, answer = pending.claim, pending.answer
+
+        def acknowledge() -> None:
+            if not answer.done():
+                answer.set_result(grant)
+
+        if not grant.granted:
+            acknowledge()
+            return
+        names, values = tuple(claim.names), tuple(claim.values)
+        entry = Entered(
+            claim.task, claim.client, grant.order, grant.time, grant.weight, grant.factor, grant.sum, claim.crc32c,
+            claim.nbytes, names, values, claim.stats,
+        )  # fmt: skip
+        self.committing.add(grant.bucket, entry, pending.taken.tree, pending.payload, acknowledge)
+
+    async def _close(self, bucket: int) -> None:
+        path = Path(self.start.shared) / f"sums-{self.start.index}-{bucket}.safetensors"
+        where, count = await self.committing.close(bucket, path)
+        self.say().closed.append(inside.Closed(bucket=bucket, path=where, count=count))
+
+    def _wake(self, client: int) -> None:
+        waiter = self.tables.waiters.pop(client, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _later(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A commit that fails (a full disk) ends this process with its sentence: nothing unsafe is ever acknowledged."""
+        if not task.cancelled() and task.exception() is not None:
+            self.failure = str(task.exception())
+            print(f"transmitter {self.start.index}: {self.failure}", file=sys.stderr, flush=True)  # noqa: T201
+            self.over.set()
+
+    # ---- answers to devices ---------------------------------------------------------------------------------------
+
+    def answer(self, client: int, held: float = 0.0) -> bytes:
+        """What a device that asks for work is told, with the model if that is small."""
+        found, payload = self.next_work(client, held)
+        return framed(found, payload)
+
+    def next_work(self, client: int, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
+        """Work, when to come back, or that it is over; and the payload that goes with it."""
+        tables = self.tables
+        if tables.over:
+            self.counters["told_over"] += 1
+            return pb.Answer(over=pb.Over(reason=tables.over)), b""
+        errand = None if tables.draining else tables.errands.of(client)
+        if errand is None:
+            return pb.Answer(later=pb.Later(seconds=self.back_in(client))), b""
+        which = 0 if errand.wave.blob is None else int(errand.wave.blob[errand.slot])
+        blob, data = tables.blobs[errand.wave.about.blobs[which]]
+        if not self.start.encode_once:  # what a server pays that encodes its model for every device
+            from fedfleet.core.container import packed, unpacked
+
+            data = memoryview(packed(unpacked(bytes(data))))
+        inline = blob.nbytes <= SMALL
+        work = work_of(errand, nonce_of(self.key, errand.task), blob, tables.frozen, held, inline=inline)
+        self.say().taken.append(errand.task)
+        self.counters["bytes_down"] += blob.nbytes if inline else 0
+        return pb.Answer(work=work), data if inline else b""
+
+    def back_in(self, client: int) -> float:
+        """When a device without work should call again: at once, if it may wait on the line."""
+        if self.tables.draining:
+            return 30.0
+        if len(self.tables.waiters) < self.start.hold:
+            return 0.0
+        # Spread over the second half, so that a fleet does not come back in one instant.
+        share = ((client * 2654435761) & 0xFFFF) / 0x10000
+        return self.tables.come_back * (0.5 + 0.5 * share)
+
+    def ready(self) -> inside.Ready:
+        """What this transmitter found on its disk."""
+        found: dict[int, dict[int, bytes]] = {}
+        for source in (self.sums, self.spool):
+            for bucket, entries in source.found().items() if source is not None else ():
+                found.setdefault(bucket, {}).update({e.task: entry_bytes(e) for e in entries})
+        return inside.Ready(
+            pid=os.getpid(),
+            found=[inside.Found(bucket=b, tasks=list(e), entries=list(e.values())) for b, e in found.items()],
+            damages=self.sums.damages if self.sums is not None else (),
+        )
+
+
+async def transmit(end: socket.socket) -> None:
+    """Be a transmitter on this end of a socket pair until the processor lets go."""
+    from fedfleet.runtime.wire.handlers import listening
+
+    first: asyncio.Future[Transmitter] = asyncio.get_running_loop().create_future()
+    gone = asyncio.Event()
+
+    def heard(message: inside.ToTransmitter) -> None:
+        if not first.done():
+            first.set_result(Transmitter(start_from(message.start)))
+        first.result().on_message(message)
+
+    link = await linked(end, Link(inside.ToTransmitter, heard, gone.set))
+    own = asyncio.create_task(gone.wait())
+    await asyncio.wait({first, own}, return_when=asyncio.FIRST_COMPLETED)
+    if not first.done():
+        own.cancel()
+        return
+    transmitter = first.result()
+    transmitter.link = link
+    committing = asyncio.create_task(transmitter.committing.run())
+    committing.add_done_callback(transmitter._ended)  # pyright: ignore[reportPrivateUsage]
+    telling = asyncio.create_task(_tell_counters(transmitter))
+    async with listening(transmitter):
+        transmitter.say().ready.CopyFrom(transmitter.ready())
+        ended = asyncio.create_task(transmitter.over.wait())
+        await asyncio.wait({own, ended}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (own, ended, committing, telling):
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+    link.close()
+
+
+async def _tell_counters(transmitter: Transmitter) -> None:
+    before: Mapping[str, float] = {}
+    while True:
+        await asyncio.sleep(0.5)
+        now: dict[str, float] = {
+            **transmitter.counters,
+            "open_calls": len(transmitter.tables.waiters),
+            "in_flight_bytes": transmitter.in_flight,
+            "snapshots": transmitter.committing.commits,
+            "receive_seconds_sum": transmitter.seconds,
+        }
+        if now != before:
+            before = now
+            transmitter.say().counters.update(now)
+
+
+def main() -> None:
+    """The process: its end of the socket pair is the file that the first argument numbers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the processor, which lets go of us in order
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end = socket.socket(fileno=int(sys.argv[1]))
+    asyncio.run(transmit(end))
+
+
+if __name__ == "__main__":
+    main()
