@@ -60,7 +60,9 @@ def viewed(data: bytes | memoryview) -> Tree:
     if length > min(_MOST_HEADER, len(view) - _LENGTH.size):
         raise Refused("its tensors are not in safetensors form (the header is longer than what came)")
     try:
-        found: Any = json.loads(str(view[_LENGTH.size : body], "utf-8"))  # as text: bytes would be guessed to be UTF-16 or -32
+        found: Any = json.loads(
+            str(view[_LENGTH.size : body], "utf-8")
+        )  # as text: bytes would be guessed to be UTF-16 or -32
     except (ValueError, RecursionError) as wrong:
         raise Refused(f"its tensors are not in safetensors form ({type(wrong).__name__} in the header)") from None
     if not isinstance(found, dict):
@@ -71,7 +73,9 @@ def viewed(data: bytes | memoryview) -> Tree:
     at = 0
     for kind, shape, start, end in sorted(places.values(), key=lambda p: (p[2], p[3])):
         if start != at or end - start != kind.itemsize * math.prod(shape):
-            raise Refused("its tensors are not in safetensors form (they overlap, leave gaps, or are not of their size)")
+            raise Refused(
+                "its tensors are not in safetensors form (they overlap, leave gaps, or are not of their size)"
+            )
         at = end
     if at != len(view) - body:
         raise Refused("its tensors are not in safetensors form (there is more than they take)")
@@ -84,7 +88,9 @@ def _place(name: str, entry: Any, room: int) -> tuple[np.dtype[Any], tuple[int, 
         kind, shape, (start, end) = np.dtype(_TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
         whole = all(type(n) is int and 0 <= n <= room for n in (*shape, start, end))
     except (KeyError, ValueError, TypeError) as wrong:
-        raise Refused(f"its tensors have a type or shape that cannot be read ({type(wrong).__name__} in {name[:80]!r})") from None
+        raise Refused(
+            f"its tensors have a type or shape that cannot be read ({type(wrong).__name__} in {name[:80]!r})"
+        ) from None
     # Of an empty leaf the other dimensions say nothing, and yet numpy multiplies them.
     if not whole or start > end or len(shape) > 32 or math.prod(n or 1 for n in shape) > 2**40:
         raise Refused(f"its tensors have a type or shape that cannot be read (leaf {name[:80]!r})")

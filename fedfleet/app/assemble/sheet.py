@@ -23,6 +23,7 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.tables import Table, build_part, resolve_part
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.labels import FleetFacts, ModelFacts, ModelOf, RunFacts
+from fedfleet.core.limits import LARGEST, LAST_SEED, MOST, SMALLEST
 from fedfleet.core.parts import Algorithm, Dataset, Task
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import client_keys
@@ -178,12 +179,20 @@ def _read(sheet: bytes) -> Table:
     for name, kind in _KINDS.items():
         if not isinstance(said.get(name), kind) or isinstance(said.get(name), bool):
             raise Refused(f"{_UNREADABLE}: {name!r} is missing or of another kind")
+    for name, (least, most) in _RANGES.items():
+        if not least <= said[name] <= most:
+            raise Refused(f"{_UNREADABLE}: {name!r} is not in {least} to {most}")
     return said
 
 
 _KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
     "seed": int, "clients": int, "rounds": int, "client": int, "key": str, "task": dict, "algorithm": dict, "inputs": dict,
     "data": dict, "frozen": str, "byte_scale": (int, float),
+}  # fmt: skip
+_MOST_FLEET = 10_000_000  # clients: a device holds the key of each, and nobody may fill its memory with them
+_RANGES: dict[str, tuple[float, float]] = {
+    "seed": (0, LAST_SEED), "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MOST),
+    "byte_scale": (SMALLEST, LARGEST),
 }  # fmt: skip
 
 

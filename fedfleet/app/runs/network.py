@@ -1,86 +1,208 @@
-"""A run over a real network: the server, which fills the same kind of folder as a simulation, and one device."""
+"""A run over a real network: the server, which fills the same kind of folder as a simulation."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, executing, rebuild
+from fedfleet.app.assemble import Setup, assemble, doubts
 from fedfleet.app.assemble.pinning import pinned
-from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions
-from fedfleet.app.runs.folder import Finished, Written, completed, make_folder, refuse_taken, write_spec
+from fedfleet.app.assemble.sheet import sheets
+from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions, kept_conditions, refuse_unlike
+from fedfleet.app.runs.folder import (
+    Finished,
+    Written,
+    check_same_spec,
+    completed,
+    finished,
+    make_folder,
+    refuse_absent,
+    refuse_taken,
+    write_spec,
+)
 from fedfleet.app.runs.privacy import noising_of, require_secret, source_here
-from fedfleet.app.spec import load_spec
-from fedfleet.app.terminal.answers import say
+from fedfleet.app.spec import Spec, load_spec
+from fedfleet.app.terminal.answers import say, warn
+from fedfleet.core.errors import BadInput
 from fedfleet.runtime import journal as journals
+from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.lock import locked
-from fedfleet.runtime.seals import identity
+from fedfleet.runtime.seals import SEAL, identity, kind_of
 from fedfleet.runtime.signing import load_private_key
-from fedfleet.runtime.wire.desk import TaskDesk
-from fedfleet.runtime.wire.device import Rebuilt, attend
-from fedfleet.runtime.wire.server import check_servable, largest_message, serve
-from fedfleet.runtime.wire.service import Service, listening
+from fedfleet.runtime.wire.blobs import remove_folder, shared_folder
+from fedfleet.runtime.wire.judging.process import Judge
+from fedfleet.runtime.wire.options import Serve
+from fedfleet.runtime.wire.processor import Processor
+from fedfleet.runtime.wire.recovery import Recovered, recovered
+from fedfleet.runtime.wire.security.admission import Terms
+from fedfleet.runtime.wire.security.enrolment import Registry
+from fedfleet.runtime.wire.security.secrets import run_key
+from fedfleet.runtime.wire.security.tls import ServerFiles, is_loopback, refuse_open
+from fedfleet.runtime.wire.served import Served, check_servable
+from fedfleet.runtime.wire.serving import Listening, serve
+
+SERVED = "served"
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """Who may come in: with which certificates, with tokens or without, with what evidence."""
+
+    files: ServerFiles | None = None
+    open: bool = False
+    evidence: str | None = None
+
+
+def door_of(
+    certificate: Path | None, key: Path | None, client_ca: Path | None, evidence: str | None, *, open_enrolment: bool
+) -> Door:
+    """The door that a command line describes."""
+    if (certificate is None) != (key is None):
+        raise BadInput("TLS needs both files: --certificate and --key; fedfleet certificate --out DIR makes them")
+    if client_ca is not None and certificate is None:
+        raise BadInput("--client-ca: devices can show certificates over TLS only; give --certificate and --key too")
+    files = ServerFiles(certificate, key, client_ca) if certificate is not None and key is not None else None
+    return Door(files, open_enrolment, evidence)
 
 
 def serve_run(
-    spec_path: Path, words: Sequence[str], out: Path | None, address: str, devices: int | None, key: Path | None = None
+    spec_path: Path,
+    words: Sequence[str],
+    out: Path | None,
+    options: Serve,
+    door: Door,
+    *,
+    resume: bool = False,
+    key: Path | None = None,
 ) -> Finished:
-    """Serve a spec to device processes until the run is over; the folder is like that of `fedfleet run`. `key` signs it."""
+    """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run."""
     if key is not None:
         load_private_key(key)
+    refuse_open(options.address, door.files is not None)
     spec = load_spec(spec_path, words)
     setup = assemble(spec)
-    expected = setup.plan.pace.cohort if devices is None else devices
-    check_servable(setup.plan, expected)
+    if options.evaluate not in ("server", "devices", "both"):
+        raise BadInput(f"--evaluate: {options.evaluate!r} judges nothing; say server, devices or both")
+    if not options.devices:
+        options = replace(options, devices=setup.plan.pace.cohort)
+    options = replace(options, checkpoint_every=spec.run["checkpoint_every"])
+    check_servable(setup.plan, options.devices)
     require_secret(setup.plan.algorithm)
     source_here(setup.plan.algorithm)
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
-    desk = TaskDesk(setup.plan.clients, setup.plan.byte_scale)
-    service = Service(desk, pinned(spec.toml(), setup.task), spec.digest)
-    with listening(service, desk, address, largest_message(setup.plan)) as (place, server):
-        # The port comes first: a server that cannot listen must not leave a folder behind.
-        refuse_taken(folder, resume=False)
+    if resume:
+        refuse_absent(folder)
+    taken = (folder / "spec.toml").is_file()
+    if not (resume and taken):
+        refuse_taken(folder, resume=resume)
+        warn(doubts(setup))
         make_folder(folder)
-        with locked(folder):
-            refuse_taken(folder, resume=False)
-            write_spec(spec, folder)
-            (folder / "aggregates").mkdir()
-            conditions = conditions_here(setup)
-            keep_conditions(folder, conditions)
-            server.start()
-            say(
-                f"listening on {place} for {expected} devices; start each with: fedfleet device --server {place} --client N"
-            )
-            start = time.perf_counter()
-            written, params = _serve_in(setup, conditions, desk, folder, expected)
-            seconds = time.perf_counter() - start
-            return completed(setup, folder, written, params, seconds, key=key, noise=conditions.noise)
+    folder.chmod(0o700)  # what devices send is nobody else's
+    with locked(folder):
+        if resume and taken:
+            check_same_spec(spec, folder)
+            if (folder / SEAL).is_file():
+                return finished(folder)
+            return _served(setup, folder, options, door, key, kept_conditions(folder))
+        refuse_taken(folder, resume=resume)
+        write_spec(spec, folder)
+        conditions = conditions_here(setup)
+        keep_conditions(folder, conditions)
+        return _served(setup, folder, options, door, key, conditions)
 
 
-def _serve_in(
-    setup: Setup, conditions: Conditions, desk: TaskDesk, folder: Path, devices: int
-) -> tuple[Written, dict[str, Any]]:
-    journal = journals.create(folder / "run.db", identity(folder, "served"))
+def _served(
+    setup: Setup, folder: Path, options: Serve, door: Door, key: Path | None, conditions: Conditions
+) -> Finished:
+    refuse_unlike(folder, conditions)
+    (folder / "aggregates").mkdir(exist_ok=True)
+    (folder / "wire").mkdir(exist_ok=True, mode=0o700)
+    start = time.perf_counter()
+    journal, back = _taken_up(setup, folder)
     try:
-        with executing(setup, conditions.stacked_form()) as execute:
+        with _serving(setup, folder, journal, options, door, conditions) as served:
             done = serve(
-                setup.plan, setup.world, execute, desk,
-                devices=devices, journal=journal, folder=folder, noising=noising_of(conditions.noise, folder),
-            )  # fmt: skip
+                served, options, back=back, tls=_tls(door), listening=_greeting(setup.spec, options, door, folder)
+            )
         journal.flush()
-        return Written(journal.digest, journal.position, journal.link), done.server.params
+        written, params = Written(journal.digest, journal.position, journal.link), done.server.params
     finally:
         journal.close()
+    seconds = time.perf_counter() - start
+    return completed(setup, folder, written, params, seconds, key=key, noise=conditions.noise)
 
 
-def run_device(server: str, client: int) -> dict[str, Any]:
-    """Be one device of a served run; the answer says how many of its tasks were accepted."""
-    return {"client": client, "tasks": attend(server, client, _rebuild)}
+def _taken_up(setup: Setup, folder: Path) -> tuple[Journal, Recovered | None]:
+    """The journal of this folder: a new one, or that of a server that was stopped, with the state that it left."""
+    path = folder / "run.db"
+    if not path.is_file():
+        return journals.create(path, identity(folder, SERVED)), None
+    if kind_of(journals.identity_of(path)) != SERVED:
+        raise BadInput(f"{folder} holds a simulation, which no devices were part of; go on with: fedfleet run --resume")
+    journal, back = recovered(setup.plan, setup.world, folder)
+    book = back.state.book
+    for damage in back.damages:
+        say(damage)
+    say(
+        f"going on in round {book.round} with model {book.version}; {book.running} tasks are out, {book.arrived} reports in"
+    )
+    return journal, back
 
 
-def _rebuild(text: str) -> Rebuilt:
-    """The parts that a server's spec names, built here from this machine's own registry."""
-    setup = rebuild(text)
-    return Rebuilt(setup.plan.algorithm, setup.world, setup.executor(), setup.spec.digest, setup.plan.params)
+@contextmanager
+def _serving(
+    setup: Setup, folder: Path, journal: Journal, options: Serve, door: Door, conditions: Conditions
+) -> Iterator[Served]:
+    plan, spec = setup.plan, setup.spec
+    key, shared = run_key(folder / "wire" / "run.key"), shared_folder()
+    host = options.address.rpartition(":")[0]
+    terms = Terms(plan.clients, open=door.open or is_loopback(host), evidence=_evidence(door))
+    registry = Registry(folder / "wire" / "devices.db", key, terms)
+    form = conditions.stacked_form()
+    facts = {"spec": pinned(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})
+    sheet = sheets(setup)
+    try:
+        yield Served(
+            plan, setup.world, Judge(facts, shared), registry, key, lambda c: sheet(c, registry.brings_own(c)), journal, folder,
+            spec.name, noising_of(conditions.noise, folder), setup.task.frozen,
+        )  # fmt: skip
+    finally:
+        registry.close()
+        remove_folder(shared)
+
+
+def _evidence(door: Door) -> Any:
+    if door.evidence is None:
+        return None
+    from fedfleet.runtime.wire.security.evidence import evidence_called
+
+    return evidence_called(door.evidence)
+
+
+def _tls(door: Door) -> dict[str, str]:
+    files = door.files
+    if files is None:
+        return {}
+    return {
+        "certificate": str(files.certificate), "key": str(files.key),
+        **({"client_ca": str(files.client_ca)} if files.client_ca is not None else {}),
+    }  # fmt: skip
+
+
+def _greeting(spec: Spec, options: Serve, door: Door, folder: Path) -> Callable[[Processor, Listening], None]:
+    def greet(processor: Processor, found: Listening) -> None:
+        del processor
+        how = "with TLS" if door.files is not None else "on this machine only, without TLS"
+        say(f"listening on {found.address} ({how}) for {options.devices} devices of {spec.world['clients']} clients")
+        if door.files is None:
+            say(f"start each device with: fedfleet device --server {found.address}")
+        else:
+            say(
+                f"invite devices with: fedfleet token {folder}; start each with: fedfleet device --server {found.address} --ca .."
+            )
+
+    return greet

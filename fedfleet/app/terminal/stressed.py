@@ -34,7 +34,9 @@ def shown_stress(answer: dict[str, Any]) -> str:
             [row["step"], _mean(row["round_seconds"]), f"{row['updates_per_second']:.0f}", f"{row['peak_rss_mb']:.0f}"]
             for row in answer["ablation"]
         ]
-        tables.append(_table("one mechanism more at every step", ["server", "round [s]", "updates/s", "peak [MB]"], steps))
+        tables.append(
+            _table("one mechanism more at every step", ["server", "round [s]", "updates/s", "peak [MB]"], steps)
+        )
     return "\n".join([*tables, *_troubles(rows)])
 
 

@@ -24,7 +24,8 @@ def stress(
         int | None, typer.Option(min=0, max=256, help="Processes that hold the calls; 0: one process for all.")
     ] = None,
     in_flight: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="Payloads on their way at once; default: 256, or 48 large ones.")
+        int | None,
+        typer.Option(min=1, max=1_000_000, help="Payloads on their way at once; default: 256, or 48 large ones."),
     ] = None,
     generators: Annotated[int, typer.Option(min=1, max=256, help="Processes that play clients.")] = 1,
     tls: Annotated[bool, typer.Option("--tls", help="Over TLS 1.3, raw gRPC too.")] = False,

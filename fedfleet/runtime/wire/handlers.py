@@ -306,9 +306,9 @@ async def listening(of: Transmitter) -> AsyncIterator[None]:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     credentials = None
     if of.start.tls:
-        from fedfleet.runtime.wire.security.tls import server_credentials
+        from fedfleet.runtime.wire.security.tls import ServerFiles, server_credentials
 
-        credentials = server_credentials(of.start.tls)
+        credentials = server_credentials(ServerFiles(**{name: Path(path) for name, path in of.start.tls.items()}))
     address = of.start.address
     bound = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
     if not bound:

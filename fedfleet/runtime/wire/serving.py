@@ -17,8 +17,9 @@ from fedfleet.engine.coordinator import begin
 from fedfleet.engine.state import RunState
 from fedfleet.runtime.wire.blobs import remove_folder, shared_folder
 from fedfleet.runtime.wire.desk.tasks import Phase
+from fedfleet.runtime.wire.hearing import arrived
 from fedfleet.runtime.wire.options import Serve, Start
-from fedfleet.runtime.wire.processor import Processor, arrived, process
+from fedfleet.runtime.wire.processor import Processor, process
 from fedfleet.runtime.wire.recovery import Recovered
 from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report
 from fedfleet.runtime.wire.sums import sheet_of, sheet_to_json

@@ -7,7 +7,9 @@ opening, importing, compiling or starting anything. What it found goes to standa
 from __future__ import annotations
 
 import json
+import math
 import resource
+import struct
 import sys
 import time
 import tracemalloc
@@ -25,13 +27,18 @@ from google.protobuf.message import Message
 
 from fedfleet.core.container import packed, unpacked, viewed
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.records import ServerState
 from fedfleet.core.registry import builder, names
 from fedfleet.core.trees import Tree, content_hash, mismatch
 from fedfleet.learn.codecs.applying import encode, received, sent
 from fedfleet.learn.codecs.chaining import chain
 from fedfleet.learn.codecs.compressing import BYTES
+from fedfleet.learn.folds import mean
 from fedfleet.runtime.wire import fleet_pb2, inside_pb2
+from fedfleet.runtime.wire.entries import Entered, entry_bytes, entry_from
 from fedfleet.runtime.wire.framing import MOST_HEAD, framed, offer_from_bytes, opened, parsed
+from fedfleet.runtime.wire.kernel import WORTH
+from fedfleet.runtime.wire.sums import PartialSums, refusal, sheet_of
 from tests.runtime.wire.mutating import mutated
 
 ROOM = 48 << 20  # bytes of address space that all decoding together may take beyond what the process has
@@ -226,9 +233,48 @@ def _decoding(codec: Any) -> Callable[[bytes], Any]:
     return decode
 
 
+def entry_targets() -> list[Target]:
+    """Reports as they enter the sums, by numpy and by compiled loops, and what is written down of them."""
+    entered = Entered(1, 2, 3, 0.5, 10.0, 1.0, "", 7, 99, ("loss", "train"), (0.25, 3.0), 1)
+    large = {"w": np.linspace(-1, 1, 2 * WORTH, dtype=np.float32), "n": np.array(3, np.int64)}
+    bare = [entry_bytes(entered), entry_bytes(entered._replace(names=(), values=(), stats=0))]
+    return [
+        Target("entry", bare, entry_from),
+        *(_summing(name, like, entered) for name, like in (("", LIKE), ("compiled", large))),
+    ]
+
+
+def _summing(name: str, like: Tree, entered: Entered) -> Target:
+    """A weight and tensors: whatever is let pass enters the sums, and no element of them leaves its bounds."""
+    sheet = sheet_of(mean(bound=16.0, total_weight=1024.0), ServerState(like))
+    sums = PartialSums(sheet, None)
+    weights = (1.0, 0.0, -1.0, math.nan, math.inf, 1024.0, 1024.5, 1e308, 5e-324)
+
+    def decode(data: bytes) -> None:
+        weight, tree = struct.unpack_from("<d", data.ljust(8, b"\0"))[0], viewed(data[8:])
+        why = refusal(sheet, tree, weight)
+        if why is not None:
+            raise Refused(why)
+        try:
+            sums.add(0, entered._replace(weight=weight), tree)
+            for leaf, scale in sheet.scales.items():
+                most = float(np.abs((sums.saved(0) or {})[f"|sum/{leaf}"].astype(np.float64)).max())
+                if most > math.ldexp(scale.bound * weight, scale.power) + 1:
+                    raise Broken(f"leaf {leaf} left its bounds")
+        finally:
+            sums.discard(0)
+
+    whole = packed(like)
+    ways = [
+        lambda rng, pool: struct.pack("<d", rng.choice(weights)) + mutated(rng, whole, pool),
+        lambda rng, pool: struct.pack("<d", rng.choice(weights)) + packed(_other_leaves(rng, like)),
+    ]
+    return Target(f"sums {name}".strip(), [struct.pack("<d", 10.0) + whole], decode, ways)
+
+
 def targets() -> list[Target]:
-    """All decoders that bytes from elsewhere can reach."""
-    return [*message_targets(), *15 * tensor_targets(), *4 * codec_targets()]  # most where most can go wrong
+    """All decoders that bytes from elsewhere can reach; most where most can go wrong."""
+    return [*message_targets(), *15 * tensor_targets(), *8 * entry_targets(), *4 * codec_targets()]
 
 
 # ---- the run -----------------------------------------------------------------------------------------------------

@@ -100,6 +100,10 @@ class Registry:
         said = self._samples[clients].astype(np.float64)
         return np.where(self._own[clients], said, np.where(said > 0, np.minimum(said, spec), spec))
 
+    def brings_own(self, client: int) -> bool:
+        """Whether the device of this client trains on data of its own."""
+        return bool(self._own[client])
+
     def revoke(self, client: int, now: float) -> None:
         """Put a device out: its secret holds no more."""
         revoke_client(self._db, client, now)

@@ -33,5 +33,3 @@ def ablated(stress: Stress, run: Callable[[Stress], Outcome] = stressed) -> Iter
     for name, step in steps_of(stress):
         got = answer_of(run(step))
         yield {"step": name, **{key: got[key] for key in _SHOWN}}
-
-

@@ -64,7 +64,9 @@ class Child:
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
-            raise RunFailed(f"stress: the {self.name} process gave no answer in {seconds:.0f} s; {self._last_words()}") from None
+            raise RunFailed(
+                f"stress: the {self.name} process gave no answer in {seconds:.0f} s; {self._last_words()}"
+            ) from None
         if not line:
             code = self._process.wait()
             raise RunFailed(f"stress: the {self.name} process ended with code {code}; {self._last_words()}")

@@ -10,10 +10,12 @@ import os
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.runtime.wire.framing import SMALL
+from fedfleet.runtime.wire.security.certificates import Asked, make_certificates, today
 from fedfleet.runtime.wire.stress.children import Child
 from fedfleet.runtime.wire.stress.generator import Load, told
 from fedfleet.runtime.wire.stress.latency import joined
@@ -28,6 +30,14 @@ _ENDING = 60.0
 _SLOWEST = 5e6  # bytes a second and direction that any machine should move: slower, and the run counts as stuck
 _CHANNELS = 8
 _MOST_WAITING = 1000  # calls that a fleet leaves open for the server to answer when there is work
+
+
+class Keys(NamedTuple):
+    """Files of a server's certificate and key, and of the authority that its devices trust ("": no TLS)."""
+
+    certificate: str = ""
+    key: str = ""
+    ca: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +83,12 @@ def stressed(asked: Stress) -> Outcome:
     _check(stress)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedfleet-stress-", ignore_cleanup_errors=True))
-        keys = _certified(folder) if stress.tls else ("", "")
+        keys = _certified(folder) if stress.tls else Keys()
         before = _raw(stress, keys)
         host = stack.enter_context(Child(stress.host, _hosting(stress, folder, keys)))
         at = host.answer(_STARTING)
         watch = stack.enter_context(Watch(host.pid))
-        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in _loads(stress, at, keys[0])]
+        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in _loads(stress, at, keys.ca)]
         for load in loads:
             load.answer(_STARTING)
         for load in loads:
@@ -99,10 +109,12 @@ def _check(stress: Stress) -> None:
     if stress.dummy.rounds < 2:
         raise BadInput("--rounds: rates leave the first round out; give at least 2")
     if stress.generators > stress.dummy.clients:
-        raise BadInput(f"--generators: {stress.dummy.clients} clients cannot be shared out among {stress.generators}; give fewer")
+        raise BadInput(
+            f"--generators: {stress.dummy.clients} clients cannot be shared out among {stress.generators}; give fewer"
+        )
 
 
-def _raw(stress: Stress, keys: tuple[str, str]) -> dict[str, float]:
+def _raw(stress: Stress, keys: Keys) -> dict[str, float]:
     """Raw gRPC with as many processes, calls and bytes; nothing where nobody asked."""
     if not stress.raw:
         return {}
@@ -113,26 +125,34 @@ def _raw(stress: Stress, keys: tuple[str, str]) -> dict[str, float]:
     )))  # fmt: skip
 
 
-def _hosting(stress: Stress, folder: str, keys: tuple[str, str]) -> dict[str, Any]:
+def _hosting(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
     """What the server's process is told first."""
     flags = ("transmitters", "durable", "encode_once", "streaming")
     return {
         "dummy": asdict(stress.dummy),
         "folder": folder,
-        "certificate": keys[0],
-        "certificate_key": keys[1],
+        "certificate": keys.certificate,
+        "certificate_key": keys.key,
         **{name: getattr(stress, name) for name in flags},
     }
 
 
-def _loads(stress: Stress, at: dict[str, Any], certificate: str) -> list[Load]:
+def _loads(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
     """Clients dealt out to generators like cards."""
     clients, n = stress.dummy.clients, stress.generators
     waiting = min(_MOST_WAITING, clients) // n
     return [
         Load(
-            at["address"], at["key"], stress.dummy.payload_bytes, i, n, len(range(i, clients, n)),
-            max(1, stress.in_flight // n), waiting, max(1, _CHANNELS // n), certificate,
+            at["address"],
+            at["key"],
+            stress.dummy.payload_bytes,
+            i,
+            n,
+            len(range(i, clients, n)),
+            max(1, stress.in_flight // n),
+            waiting,
+            max(1, _CHANNELS // n),
+            ca,
         )  # fmt: skip
         for i in range(n)
     ]
@@ -159,9 +179,10 @@ def summed(many: Any) -> dict[str, int]:
     return total
 
 
-def _certified(folder: str) -> tuple[str, str]:
-    """A certificate for the loopback that trusts itself, and its key."""
-    raise BadInput(f"--tls: no certificate can be made in {folder} yet")
+def _certified(folder: str) -> Keys:
+    """A certificate of the loopback and its key, and the authority that devices trust."""
+    made = make_certificates(Path(folder) / "tls", Asked(hosts=("127.0.0.1", "localhost")), today())
+    return Keys(str(made.certificate), str(made.key), str(made.ca))
 
 
 def answer_of(outcome: Outcome) -> dict[str, Any]:

@@ -72,7 +72,9 @@ def dummy_params(nbytes: int) -> Tree:
     1000
     """
     if nbytes < _LEAST_BYTES or nbytes % 4:
-        raise BadInput(f"--payload-bytes: {nbytes} bytes are no float32 tensors; give a multiple of 4, {_LEAST_BYTES} at least")
+        raise BadInput(
+            f"--payload-bytes: {nbytes} bytes are no float32 tensors; give a multiple of 4, {_LEAST_BYTES} at least"
+        )
     elements = nbytes // 4
     counts = [int(elements * share) for share in _SHARES]
     counts.append(elements - sum(counts))

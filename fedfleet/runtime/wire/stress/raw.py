@@ -39,6 +39,7 @@ class Raw:
     channels: int = 8
     certificate: str = ""
     key: str = ""
+    ca: str = ""
 
 
 def raw_rates(raw: Raw) -> dict[Form, float]:
@@ -153,7 +154,7 @@ class _Calls:
 
 
 async def _load(told: dict[str, Any]) -> None:
-    reach = Reached(told["address"], told["certificate"])
+    reach = Reached(told["address"], told["ca"])
     channels = [channel_to(reach, CHANNEL) for _ in range(told["channels"])]
     calls = [_Calls(channel, told["nbytes"]) for channel in channels]
     await asyncio.gather(*(channel.channel_ready() for channel in channels))

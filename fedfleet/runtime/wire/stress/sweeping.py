@@ -22,7 +22,9 @@ def sizes_of(text: str) -> list[int]:
     return sorted({int(word) for word in words})
 
 
-def swept(stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = stressed) -> Iterator[dict[str, Any]]:
+def swept(
+    stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = stressed
+) -> Iterator[dict[str, Any]]:
     """The answer for each number of clients, with the bytes of memory for each client more than in the first."""
     first: dict[str, Any] | None = None
     for clients in sizes:

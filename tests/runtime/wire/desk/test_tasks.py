@@ -129,6 +129,33 @@ def test_a_task_released_past_its_lease_ends_at_the_next_look():
     assert [o.task for o in made.expire(200.0)[1]] == [0]
 
 
+def test_a_release_counts_again_among_later_leases():
+    made = table(7)
+    made.send(1, np.array([7]), np.array([10.0]), 500.0)
+    made.judge(claim(), 1.0)
+    made.expire(200.0)
+    made.send(2, np.array([7]), np.array([10.0]), 150.0)
+    made.expire(200.0)
+    assert made.next_expiry() == 500.0  # what is over is not looked for again
+    made.release(0, [])
+    assert made.next_expiry() == 100.0
+
+
+def test_a_strike_after_a_release_is_not_the_same_bytes_as_the_good_report():
+    made = table(7)
+    made.judge(claim(crc=1, fault="not finite"), 1.0)
+    made.judge(claim(crc=2), 1.0)
+    made.release(0, [])
+    assert made.judge(claim(crc=2, weight=99.0), 1.0).kind == Kind.RETRY
+
+
+def test_declining_what_was_handed_in_changes_nothing():
+    made = table(7)
+    made.judge(claim(), 1.0)
+    assert made.judge(claim(declined="no"), 1.0).kind == Kind.AGAIN
+    assert made.phase(0) == Phase.GRANTED
+
+
 def test_a_released_task_is_granted_again_to_whatever_comes():
     made = table(7)
     made.judge(claim(crc=1), 1.0)
@@ -334,6 +361,8 @@ class Model(RuleBasedStateMachine):
         ]
         for task in due:
             self.tasks[task].end("lost" if task in lost else "refused")
+        again = self.made.next_expiry()
+        assert again is None or again > self.now
 
     @invariant()
     def agree(self):

@@ -1,0 +1,63 @@
+"""Malformed calls through the port: the server lives, answers soundly, stays as large as it was, and serves whoever is honest."""
+
+from random import Random
+
+import pytest
+
+from tests.runtime.wire.bench import UNTIL_STOPPED
+from tests.runtime.wire.harness import command_of, ground
+from tests.runtime.wire.port_fuzzing import Fuzzer, knock
+from tests.runtime.wire.proving import complaints
+from tests.runtime.wire.puppet import Puppet, Status
+from tests.runtime.wire.test_regressions import family_mb
+from tests.runtime.wire.toys import Toy
+
+TOY = Toy(clients=8, cohort=4, buffer=1, rounds=UNTIL_STOPPED, width=64)
+
+
+def at_the_door(folder, seed, calls):
+    """So many malformed calls at a real server, and afterwards an honest client; the codes that were answered."""
+    with ground(folder, TOY) as place:
+        place.serve(devices=1, patience=0.1, transmitters=2)
+        place.await_listening()
+        fuzzers = []
+        for client in (0, 1):
+            puppet = Puppet(place.address, client)
+            puppet.enrol()
+            puppet.check()
+            fuzzers.append(Fuzzer(puppet, puppet.await_work(), TOY.width))
+        for fuzzer in fuzzers:
+            fuzzer.run(seed, 200)  # whatever is loaded at first use is loaded now
+        pids, before = place.transmitters(), family_mb(place.server.pid)
+        for n, fuzzer in enumerate(fuzzers):
+            fuzzer.run(seed + 1 + n, calls // len(fuzzers))
+        knock(place.address, Random(seed), 50)
+        grown = family_mb(place.server.pid) - before
+        odd = [said for fuzzer in fuzzers for said in fuzzer.odd]
+        assert odd == [], odd
+        assert place.server.poll() is None, place.said
+        assert place.transmitters() == pids, "a transmitter died and was replaced"
+        assert all("transmitter" in command_of(pid) for pid in pids)
+        _still_serves(place)
+        assert "Traceback" not in place.said, place.said[-3000:]
+        assert place.said.isascii() and "\x1b" not in place.said
+        assert grown < 40, f"it grew by {grown:.0f} MB"
+        assert complaints(place.events(), [], ended=False) == []
+        for fuzzer in fuzzers:
+            fuzzer.puppet.close()
+        return fuzzers[0].codes + fuzzers[1].codes, grown
+
+
+def _still_serves(place):
+    honest = Puppet(place.address, 5)
+    honest.enrol()
+    for _ in range(3):
+        head, payload = honest.honest(TOY, honest.await_work())
+        assert honest.hand(head, payload).status == Status.SAFE
+    honest.close()
+
+
+@pytest.mark.slow
+def test_malformed_calls_through_the_port(tmp_path):
+    codes, _ = at_the_door(tmp_path, 1, 1000)
+    assert codes["INVALID_ARGUMENT"] > 200 and codes["OK"] > 200 and codes["UNAUTHENTICATED"] > 5
