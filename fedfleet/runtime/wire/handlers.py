@@ -81,9 +81,12 @@ class Handlers:
         head = parsed(data, pb.CheckIn)
         client = self.caller(head.caller)
         errand = of.tables.errands.of(client)
-        wants = errand is None or (head.HasField("busy") and head.busy == errand.task)
+        working = errand is not None and head.HasField("busy") and head.busy == errand.task
         room = len(of.tables.waiters) < of.start.hold and not of.tables.draining
-        if not (head.hold and wants and room and not of.tables.over):
+        if working and not head.hold and not of.tables.over:  # it lives, and that is all it wants to say
+            of.heard(client, of.start.hold_seconds)
+            return framed(pb.Answer(later=pb.Later(seconds=of.start.hold_seconds)))
+        if not (head.hold and (errand is None or working) and room and not of.tables.over):
             answer, payload = of.next_work(client)
             of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
             return framed(answer, payload)
@@ -179,9 +182,9 @@ class Handlers:
             of.counters["busy"] += 1
             return _receipt(pb.Receipt.BUSY, "too much is on its way already", seconds=0.5)
         claim = self._claim(client, head)
-        wanted = of.tables.errands.find(head.task) is not None
         found = NOTHING
-        if head.kind == pb.TRAIN and wanted and not head.declined:
+        # Also of a task that is not on the list here: it may have been granted, lost with its transmitter, and be welcome again.
+        if head.kind == pb.TRAIN and not head.declined:
             codec = of.codecs[of.codec_of.get(client, 0)]
             looks = of.start.stream
             found = taken(of.sheet, codec, payload, head.weight, looks=looks)

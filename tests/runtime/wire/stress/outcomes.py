@@ -13,4 +13,6 @@ def tally(**changed):
 def outcome(stress, *, committed=(5.0, 6.0, 8.0), peak_mb=100.0, raw=None, tallies=None):
     """An outcome of these moments."""
     seen = Seen(60.0, peak_mb, 3, {1: 0.3})
-    return Outcome(stress.settled(), list(committed), tallies or [tally()], seen, {"unary": 20.0} if raw is None else raw)
+    return Outcome(
+        stress.settled(), list(committed), tallies or [tally()], seen, {"unary": 20.0} if raw is None else raw
+    )
