@@ -94,9 +94,12 @@ class Handlers:
         head = parsed(data, pb.CheckIn)
         client = self.caller(head.caller)
         errand = of.tables.errands.of(client)
-        wants = errand is None or (head.HasField("busy") and head.busy == errand.task)
+        working = errand is not None and head.HasField("busy") and head.busy == errand.task
         room = len(of.tables.waiters) < of.start.hold and not of.tables.draining
-        if not (head.hold and wants and room and not of.tables.over):
+        if working and not head.hold and not of.tables.over:  # it lives, and that is all it wants to say
+            of.heard(client, of.start.hold_seconds)
+            return framed(pb.Answer(later=pb.Later(seconds=of.start.hold_seconds)))
+        if not (head.hold and (errand is None or working) and room and not of.tables.over):
             answer, payload = of.next_work(client)
             of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
             return framed(answer, payload)
@@ -206,9 +209,12 @@ class Handlers:
         return framed(receipt, more)
 
     def _looked_at(self, client: int, head: pb.Report, payload: memoryview) -> tuple[inside.Claim, Taken]:
-        """What a report claims to be, and what is in it, if anybody waits for it."""
+        """What a report claims to be, and what is in it.
+
+        Also of a task that is not on the list here: it may have been granted, lost with its transmitter, and be welcome again.
+        """
         of, claim, found = self._of, self._claim(client, head), NOTHING
-        if head.kind == pb.TRAIN and not head.declined and of.tables.errands.find(head.task) is not None:
+        if head.kind == pb.TRAIN and not head.declined:
             codec = of.codecs[of.codec_of.get(client, 0)]
             found = taken(of.sheet, codec, payload, head.weight, looks=of.start.stream)
             claim.fault, claim.decoded_nbytes = shown(found.fault), found.nbytes
