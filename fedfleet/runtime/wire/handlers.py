@@ -120,6 +120,7 @@ class Handlers:
             raise
         if of.tables.waiters.get(client) is waiter:
             del of.tables.waiters[client]
+        self.caller(head.caller)  # it may have been put out while it waited
         return of.answer(client, time.monotonic() - came)
 
     async def fetch(self, data: bytes, context: Context) -> AsyncIterator[bytes]:

@@ -155,6 +155,7 @@ class Transmitter:
         tables = self.tables
         for client, generation in zip(message.revoked, message.generations, strict=True):
             tables.generations[client] = generation
+            self._wake(client)  # whoever is on the line with the old secret hears of it
         for new in message.blobs:
             blob = Blob(new.name, new.path, new.nbytes, new.crc32c)
             tables.blobs[new.name] = blob, mapped(blob)
