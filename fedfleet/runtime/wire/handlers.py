@@ -26,6 +26,7 @@ from fedfleet.runtime.wire.framing import (
     opened,
     parsed,
 )
+from fedfleet.runtime.wire.judging.asking import judges
 from fedfleet.runtime.wire.partials import Partials
 from fedfleet.runtime.wire.security.foreign import kept_stats, shown
 from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret
@@ -178,10 +179,12 @@ class Handlers:
         if not counted and of.in_flight + len(payload) > of.start.in_flight_bytes:
             of.counters["busy"] += 1
             return _receipt(pb.Receipt.BUSY, "too much is on its way already", seconds=0.5)
+        if (head.kind == pb.TRAIN) is judges(head.task):
+            of.strike(client, f"a report of task {head.task} of another kind than the task")
+            return _receipt(pb.Receipt.RETRY, "it is of another kind than its task")
         claim = self._claim(client, head)
-        wanted = of.tables.errands.find(head.task) is not None
         found = NOTHING
-        if head.kind == pb.TRAIN and wanted and not head.declined:
+        if head.kind == pb.TRAIN and not head.declined:  # wanted or not: whatever is granted was looked at
             codec = of.codecs[of.codec_of.get(client, 0)]
             looks = of.start.stream
             found = taken(of.sheet, codec, payload, head.weight, looks=looks)
