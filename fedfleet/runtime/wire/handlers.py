@@ -26,6 +26,7 @@ from fedfleet.runtime.wire.framing import (
     opened,
     parsed,
 )
+from fedfleet.runtime.wire.judging.asking import judges
 from fedfleet.runtime.wire.partials import Partials
 from fedfleet.runtime.wire.security.foreign import kept_stats, shown
 from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret
@@ -192,6 +193,9 @@ class Handlers:
         if len(payload) != head.nbytes or crc32c(payload) != head.crc32c:
             of.strike(client, f"a report of task {head.task} that was damaged on its way")
             return _receipt(pb.Receipt.RETRY, "it was damaged on its way: its length or checksum is another")
+        if (head.kind == pb.TRAIN) is judges(head.task):
+            of.strike(client, f"a report of task {head.task} of another kind than the task")
+            return _receipt(pb.Receipt.RETRY, "it is of another kind than its task")
         busy = None if counted else of.door.open(client, time.monotonic(), nbytes=len(payload))
         if busy is not None:
             of.counters["busy"] += 1
