@@ -80,7 +80,7 @@ class Transmitter:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.sums = PartialSums(self.sheet, folder) if start.stream else None
-        self.spool = Spool(Path(start.folder)) if start.spool else None
+        self.spool = Spool(Path(start.folder), lasting=start.durable) if start.spool else None
         self.committing = Committing(
             self.sums, self.spool, durable=start.durable, seconds=start.commit_seconds, safe=self._are_safe
         )
