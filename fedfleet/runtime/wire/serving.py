@@ -77,7 +77,11 @@ async def _serve(
     start = _start(served, options, processor.streams, address, shared, tls)
     folders = str(served.folder / "wire")
     tending = Tending(
-        starts_of(start, options.transmitters, folders), processor.heard, processor.died, own=options.transmitters == 0
+        starts_of(start, options.transmitters, folders),
+        processor.heard,
+        processor.died,
+        processor.fail,
+        own=options.transmitters == 0,
     )
     try:
         with _signals(processor):

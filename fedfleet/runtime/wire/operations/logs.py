@@ -20,7 +20,8 @@ from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from fedfleet.runtime.wire.operations.hiding import facts, readable, spellings, without_secrets
+from fedfleet.runtime.wire.operations.hiding import MOST_TEXT, facts, spellings, without_secrets
+from fedfleet.runtime.wire.security.foreign import shown as printable
 
 Level = Literal["debug", "info", "warning", "error"]
 _LEVELS: dict[Level, int] = {
@@ -122,7 +123,7 @@ class RunLog:
             "level": record.levelname.lower(),
             "run": self._run,
             "process": self._process,
-            "text": readable(without_secrets(record.getMessage(), self._hidden)),
+            "text": printable(without_secrets(record.getMessage(), self._hidden), MOST_TEXT),
         }
         if record.name != self._logger.name:
             entry["library"] = record.name
@@ -130,7 +131,7 @@ class RunLog:
         if record.exc_info and record.exc_info[1] is not None:
             wrong = record.exc_info[1]
             entry["error"] = type(wrong).__name__
-            entry["reason"] = readable(without_secrets(str(wrong), self._hidden))
+            entry["reason"] = printable(without_secrets(str(wrong), self._hidden), MOST_TEXT)
             # Where it happened, never with what values.
             entry["where"] = [
                 f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(wrong.__traceback__)[-8:]
