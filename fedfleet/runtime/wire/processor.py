@@ -39,6 +39,7 @@ from fedfleet.runtime.wire.costs import Said, spent_as_said
 from fedfleet.runtime.wire.desk.presence import Presence, ask_ready, askable, look_again
 from fedfleet.runtime.wire.desk.tasks import Tasks
 from fedfleet.runtime.wire.gathering import Told
+from fedfleet.runtime.wire.guiding import Guiding
 from fedfleet.runtime.wire.hearing import counted, hear, revoke
 from fedfleet.runtime.wire.judgement import Judgement
 from fedfleet.runtime.wire.offering import Offering
@@ -81,6 +82,7 @@ class Processor:
         self.offering = Offering(served, options)
         self.judgement = Judgement(self)
         self.saving = Saving(served, options)
+        self.guiding = Guiding(at)
         self.facts: deque[Fact] = deque()
         self.inbox: deque[Callable[[], None]] = deque()
         self.order = 0
@@ -152,6 +154,7 @@ class Processor:
             self.served.journal.flush()
         self._flushed = True
         self.saving.settled(self)
+        self.guiding.look(self, self.now())
         assert self.tending is not None
         self.tending.send()
         self._plan_next()
@@ -249,6 +252,7 @@ class Processor:
     def arrive(self, task: int, wave: Wave, nbytes: float) -> None:
         client, now = int(wave.asked.clients[task - wave.first]), self.now()
         self.busy[client] = False
+        self.guiding.arrived()
         self.react(TaskArrived(now, task, client, now - wave.time, nbytes))
 
     # ---- candidates -----------------------------------------------------------------------------------------------

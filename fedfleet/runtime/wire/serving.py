@@ -103,7 +103,11 @@ async def _overseen(
     start = _start(served, options, processor.streams, address, shared, tls)
     folders = str(served.folder / "wire")
     tending = Tending(
-        starts_of(start, options.transmitters, folders), processor.heard, processor.died, own=options.transmitters == 0
+        starts_of(start, options.transmitters, folders),
+        processor.heard,
+        processor.died,
+        processor.fail,
+        own=options.transmitters == 0,
     )
     watching: asyncio.Task[None] | None = None
     try:

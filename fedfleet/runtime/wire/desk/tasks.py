@@ -129,7 +129,14 @@ class Tasks:
         self._end(self._columns.move_all(tasks, LIVE, Phase.WITHDRAWN))
 
     def settle(self, tasks: Collection[int], folded: bool) -> None:
-        """These were gathered; their end is final."""
+        """These were gathered; their end is final. What was lost with a transmitter can be rejected, not folded."""
+        if folded:
+            for first, page, at in self._columns.spans(tasks):
+                lost = at[page.phases()[at] == Phase.RELEASED]
+                if len(lost):
+                    raise RunFailed(
+                        f"task {first + int(lost[0])} cannot be folded: its report was lost with its transmitter"
+                    )
         end = Phase.FOLDED if folded else Phase.REJECTED
         self._end(self._columns.move_all(tasks, (Phase.GRANTED, Phase.SAFE, Phase.RELEASED), end))
 

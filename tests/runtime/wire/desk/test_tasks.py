@@ -156,6 +156,16 @@ def test_declining_what_was_handed_in_changes_nothing():
     assert made.phase(0) == Phase.GRANTED
 
 
+def test_what_was_lost_with_a_transmitter_can_be_rejected_and_not_folded():
+    made = table(7)
+    made.judge(claim(), 1.0)
+    made.release(0, [])
+    with pytest.raises(RunFailed, match="task 0 cannot be folded"):
+        made.settle([0], folded=True)
+    made.settle([0], folded=False)
+    assert made.phase(0) == Phase.REJECTED
+
+
 def test_a_released_task_is_granted_again_to_whatever_comes():
     made = table(7)
     made.judge(claim(crc=1), 1.0)
@@ -346,8 +356,9 @@ class Model(RuleBasedStateMachine):
 
     @rule(picks=st.lists(st.integers(0, 99), max_size=3), folded=st.booleans())
     def settle(self, picks, folded):
-        self.made.settle(self.some(picks), folded)
-        for task in self.some(picks):
+        some = [t for t in self.some(picks) if not (folded and self.tasks[t].state == "released")]
+        self.made.settle(some, folded)
+        for task in some:
             if self.tasks[task].state in ("granted", "released", "safe"):
                 self.tasks[task].end("folded" if folded else "rejected")
 
