@@ -159,6 +159,7 @@ def take_up(processor: Processor, back: Recovered) -> None:
     processor.saving.taken_up(state.book.version)
     for damage in back.damages:
         processor.remark(damage)
+    processor.tasks.sent_before(state.next_task)
     waves = {wave.first: wave for wave in state.running.values()}
     for wave in waves.values():
         own = [t for t, w in state.running.items() if w.first == wave.first]
