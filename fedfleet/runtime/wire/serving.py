@@ -30,7 +30,7 @@ from fedfleet.runtime.wire.operations.overseeing import Oversight
 from fedfleet.runtime.wire.options import Serve, Start
 from fedfleet.runtime.wire.processor import Processor
 from fedfleet.runtime.wire.recovery import Recovered
-from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report
+from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report, stats_of
 from fedfleet.runtime.wire.sums import sheet_of, sheet_to_json
 from fedfleet.runtime.wire.taking import recipe_of
 from fedfleet.runtime.wire.tending import Tending, reserved, starts_of
@@ -194,7 +194,7 @@ def _start(served: Served, options: Serve, streams: bool, address: str, shared: 
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
         in_flight_bytes=options.in_flight_bytes, largest=largest_report(plan), codecs=[recipe_of(c) for c in kinds],
-        codec_of=codec_of, tls=tls, limits={},
+        codec_of=codec_of, tls=tls, stats=stats_of(plan),
     )  # fmt: skip
 
 
