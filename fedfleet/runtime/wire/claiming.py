@@ -55,6 +55,8 @@ def claimed(of: Processor, index: int, claim: inside.Claim) -> None:
             if wave is not None:
                 of.lose(claim.task, wave, f"its device declined: {verdict.reason}")
             of.withdraw([claim.task])
+        case Kind.LATE | Kind.AGAIN if of.state.phase is Phase.DONE:
+            pass  # the journal has ended: nothing may follow its last event
         case Kind.LATE | Kind.AGAIN:
             late = "late" if verdict.kind is Kind.LATE else "again"
             size = claim.nbytes * of.plan.byte_scale

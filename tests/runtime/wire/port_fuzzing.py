@@ -29,10 +29,11 @@ OURS = {
     "RESOURCE_EXHAUSTED",
     "UNIMPLEMENTED",
 }
-HELD = {"DEADLINE_EXCEEDED", "CANCELLED"}  # of a call that waits for work, and of one that this side gave up
+WAITED = {"DEADLINE_EXCEEDED", "CANCELLED"}  # of a call that waits for work until this side gives up
 METHODS = ("Enrol", "Check", "Fetch", "Hand", "HandStream", "Held", "Leave", "Status")
 _TOGETHER = 32  # calls under way at once
-_WAIT = 3.0  # seconds, for a call that is held
+_RENEWED = 40  # calls after which new work is asked for
+_WAIT, _HELD = 20.0, 0.3  # seconds for an answer; for that of a call that may be held
 Calling = tuple[str, Any]
 
 
@@ -56,10 +57,10 @@ def valid(puppet: Puppet, errand: Errand, width: int) -> dict[str, bytes]:
 class Fuzzer:
     """Calls by one puppet with work in hand; a class, since it holds the calls that are under way."""
 
-    def __init__(self, puppet: Puppet, errand: Errand, width: int) -> None:
-        self.puppet, self.errand, self.width = puppet, errand, width
-        self.valid = valid(puppet, errand, width)
-        self.pool = list(self.valid.values())
+    def __init__(self, puppet: Puppet, width: int) -> None:
+        self.puppet, self.width = puppet, width
+        self.errands, self.errand = 0, puppet.await_work()
+        self._prepare()
         self.codes = Counter[str]()
         self.odd = list[str]()
         self._under_way = deque[Calling]()
@@ -76,11 +77,27 @@ class Fuzzer:
         )
         for i in range(count):
             rng = Random(seed << 32 | i)
+            if i % _RENEWED == 0:
+                self._renew()
             if len(self._under_way) >= _TOGETHER:
                 self._settle()
             self._under_way.append(rng.choice(ways)(rng))
         while self._under_way:
             self._settle()
+
+    def _renew(self) -> None:
+        """Take new work where there is some: of a task that has ended, little is looked at."""
+        while self._under_way:
+            self._settle()
+        answer, payload = self.puppet.check()
+        if answer.HasField("work") and answer.work.task != self.errand.work.task:
+            self.errand = self.puppet.opened(answer, payload)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        self.errands += 1
+        self.valid = valid(self.puppet, self.errand, self.width)
+        self.pool = list(self.valid.values())
 
     def _settle(self) -> None:
         name, call = self._under_way.popleft()
@@ -90,7 +107,7 @@ class Fuzzer:
         except grpc.RpcError as wrong:
             code, said = wrong.code().name, str(wrong.details())  # type: ignore[attr-defined]
         self.codes[code] += 1
-        if code not in OURS and not (code in HELD and name in ("Check", "HandStream")) and len(self.odd) < 20:
+        if code not in OURS and not (code in WAITED and name == "Check") and len(self.odd) < 20:
             self.odd.append(f"{name}: {code}: {said[:300]}")
         if not said.isprintable() or len(said) > 500:
             self.odd.append(f"{name}: a reply that is not fit to be shown: {said[:100]!r}")
@@ -101,7 +118,7 @@ class Fuzzer:
             return name, channel.unary_stream(path_of(name))(data, timeout=_WAIT)
         if name == "HandStream":
             return name, channel.stream_unary(path_of(name)).future(iter([data]), timeout=_WAIT)
-        return name, channel.unary_unary(path_of(name)).future(data, timeout=_WAIT)
+        return name, channel.unary_unary(path_of(name)).future(data, timeout=_HELD if name == "Check" else _WAIT)
 
     def _message(self, rng: Random) -> Calling:
         """A sound message of any method, malformed."""

@@ -1,4 +1,4 @@
-"""Keep secrets and unprintable text out of what people read: logs, status, the terminal."""
+"""Keeps secrets out of what people read: by the names of facts, by known values, and by what secrets look like."""
 
 from __future__ import annotations
 
@@ -7,24 +7,15 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 
+from fedfleet.runtime.wire.security.foreign import shown
+
 HIDDEN = "(hidden)"
-MOST_TEXT = 300
+MOST_TEXT = 300  # characters
 # Facts whose value nobody may read, whatever it is; and those that are long and random and meant to be read.
 _SECRET_NAMES = re.compile(r"secret|token|nonce|passw|key|evidence|authoriz|signature|credential", re.I)
 _HASH_NAMES = frozenset({"blob", "digest", "frozen", "hash", "model"})
 _TOLD = re.compile(r"(?i)\b((?:secret|token|nonce|password|key|authorization)\s*[=:]\s*|bearer\s+)[^\s,;)]+")
 _LONG = re.compile(r"[A-Za-z0-9_+=-]{24,}")
-
-
-def readable(text: str, most: int = MOST_TEXT) -> str:
-    """Text of unknown origin on one line: what cannot be printed is escaped, what is long is cut.
-
-    >>> readable("two\\nlines \\u202e" + "x" * 400, 20)
-    'two\\\\nlines \\\\u202ex..'
-    """
-    cut = text[:most]
-    plain = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in cut)
-    return plain if len(text) <= most and len(plain) <= most else f"{plain[: most - 2]}.."
 
 
 def without_secrets(text: str, known: Iterable[str] = ()) -> str:
@@ -47,7 +38,7 @@ def fact(name: str, value: object, known: Iterable[str] = ()) -> str | int | flo
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, str):
-        return readable(value if name in _HASH_NAMES else without_secrets(value, known))
+        return shown(value if name in _HASH_NAMES else without_secrets(value, known), MOST_TEXT)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return f"{len(value)} bytes"
     return f"a {type(value).__name__}"

@@ -3,35 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from itertools import islice
 from typing import Any, TextIO
 
-from fedfleet.runtime.wire.operations.hiding import readable
 from fedfleet.runtime.wire.operations.metrics import Figures
+from fedfleet.runtime.wire.security.foreign import shown
 
-NAMED = 3  # clients that are named; of the others the number
 QUIET_SECONDS = 60.0  # without a terminal: at least so long between lines that say nothing new
-
-
-def for_devices(present: int, declared: int) -> str:
-    """What a server waits for whose fleet is not there yet.
-
-    >>> for_devices(2, 5)
-    '3 more of 5 devices'
-    """
-    return f"{declared - present} more of {declared} devices"
-
-
-def for_clients(clients: Sequence[int], total: int) -> str:
-    """Whom a round waits for: some clients by number, then how many more; `clients` may be the first few of the total.
-
-    >>> for_clients([3, 8, 12, 40], 9)
-    'clients 3, 8, 12 and 6 more'
-    """
-    named = ", ".join(str(c) for c in islice(clients, NAMED))
-    more = f" and {total - NAMED} more" if total > NAMED else ""
-    return f"client{'s' if total > 1 else ''} {named}{more}" if total else ""
 
 
 def line_of(figures: Figures) -> str:
@@ -43,8 +20,7 @@ def line_of(figures: Figures) -> str:
     f, out = figures, figures.running + figures.arrived
     there = f"{f.devices_online} of {f.declared} devices" if f.declared else f"{f.devices_online} devices"
     parts = [there]
-    if f.round:
-        parts.append(f"round {f.round}")
+    parts.append(f"round {f.round}")
     if out or f.lost:
         parts.append(f"{f.arrived} of {out} reports" + (f", {f.lost} lost" if f.lost else ""))
     if f.version or f.accuracy is not None:
@@ -53,7 +29,7 @@ def line_of(figures: Figures) -> str:
         parts.append(f"{f.failed_rounds} failed")
     parts.append(elapsed(f.run_seconds))
     if f.waiting_for:
-        parts.append(readable(f.waiting_for if f.draining else f"waiting for {f.waiting_for}", 120))
+        parts.append(shown(f.waiting_for if f.draining else f"waiting for {f.waiting_for}", 120))
     return " | ".join(parts)
 
 
@@ -106,6 +82,7 @@ class LiveLine:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        self._quiet = True
 
 
 def _live(stream: TextIO) -> Any:

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Protocol, TextIO
 
-from fedfleet.runtime.wire.operations.hiding import facts, readable, spellings, without_secrets
+from fedfleet.runtime.wire.operations.hiding import MOST_TEXT, facts, spellings, without_secrets
+from fedfleet.runtime.wire.options import Level
+from fedfleet.runtime.wire.security.foreign import shown as printable
 
-Level = Literal["debug", "info", "warning", "error"]
 _LEVELS: dict[Level, int] = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
 }  # fmt: skip
@@ -31,6 +32,18 @@ KEPT = 4  # older files
 MOST_WAITING = 10_000  # entries that wait for the disk; beyond, they are counted and dropped
 # Libraries that complain to the logging of the standard library; what they say belongs in the same file.
 _LIBRARIES = ("asyncio", "grpc", "concurrent.futures")
+
+
+class Log(Protocol):
+    """How to log: `RunLog.say`."""
+
+    def __call__(self, level: Level, text: str, **beside: Any) -> None:
+        """One sentence; what varies stands beside it by name."""
+
+
+def no_log(level: Level, text: str, **beside: Any) -> None:
+    """For whoever keeps no log."""
+    del level, text, beside
 
 
 @dataclass(slots=True)
@@ -122,7 +135,7 @@ class RunLog:
             "level": record.levelname.lower(),
             "run": self._run,
             "process": self._process,
-            "text": readable(without_secrets(record.getMessage(), self._hidden)),
+            "text": printable(without_secrets(record.getMessage(), self._hidden), MOST_TEXT),
         }
         if record.name != self._logger.name:
             entry["library"] = record.name
@@ -130,7 +143,7 @@ class RunLog:
         if record.exc_info and record.exc_info[1] is not None:
             wrong = record.exc_info[1]
             entry["error"] = type(wrong).__name__
-            entry["reason"] = readable(without_secrets(str(wrong), self._hidden))
+            entry["reason"] = printable(without_secrets(str(wrong), self._hidden), MOST_TEXT)
             # Where it happened, never with what values.
             entry["where"] = [
                 f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(wrong.__traceback__)[-8:]

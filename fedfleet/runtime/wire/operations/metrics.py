@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedfleet import __version__
 from fedfleet.core.errors import BadInput
-from fedfleet.runtime.wire.operations.counting import INFLIGHT_BYTES, OPEN_CALLS, cumulated, split
+from fedfleet.runtime.wire.framing import PROTOCOL
+from fedfleet.runtime.wire.operations.counting import INFLIGHT_BYTES, OPEN_CALLS, buckets_of, split
 from fedfleet.runtime.wire.operations.following import Progress
 from fedfleet.runtime.wire.operations.processes import Resident
 
@@ -116,7 +116,7 @@ class Collector:
 def _gauges(f: Figures) -> Iterator[Any]:
     from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
-    yield InfoMetricFamily("fedfleet_run", "The run that is served.", value={"run": f.run, "program": __version__})
+    yield InfoMetricFamily("fedfleet_run", "The run that is served.", value={"run": f.run, "protocol": str(PROTOCOL)})
     now: list[tuple[str, str, float | None]] = [
         ("fedfleet_round", "The round that is under way.", f.round),
         ("fedfleet_model_version", "The newest model's version.", f.version),
@@ -152,6 +152,13 @@ def _counters(f: Figures) -> Iterator[Any]:
             "Uploads that were truncated, garbled or wrongly addressed.",
             f.counts.get("strikes", 0.0),
         ),
+        ("fedfleet_strangers", "Calls without a secret that holds.", f.counts.get("strangers", 0.0)),
+        ("fedfleet_malformed", "Calls that are no message of FedFleet.", f.counts.get("malformed", 0.0)),
+        (
+            "fedfleet_deferred",
+            "Reports that were told to come again: too much was on its way.",
+            f.counts.get("busy", 0.0),
+        ),
         ("fedfleet_snapshots", "Snapshots of partial sums written.", f.counts.get("snapshots", 0.0)),
     ]
     for name, meaning, value in plain:
@@ -174,10 +181,10 @@ def _counters(f: Figures) -> Iterator[Any]:
 def _histogram(f: Figures) -> Any:
     from prometheus_client.core import HistogramMetricFamily
 
-    buckets = [("+Inf" if math.isinf(bound) else f"{bound:g}", number) for bound, number in cumulated(f.counts)]
+    buckets = [("+Inf" if math.isinf(bound) else f"{bound:g}", number) for bound, number in buckets_of(f.counts)]
     return HistogramMetricFamily(
         "fedfleet_receive_seconds",
-        "From the first to the last byte of a whole report.",
+        "From a whole report to its receipt: checked, granted, and safe on the disk.",
         buckets=buckets,
         sum_value=f.counts.get("receive_seconds_sum", 0.0),
     )

@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
-import hmac
 import json
-from pathlib import Path
 from typing import Any
 
 import grpc
 
-from fedfleet.core.errors import BadInput, Refused, RunFailed
+from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.runtime.wire.fleet_pb2 import StatusReply, StatusRequest
-from fedfleet.runtime.wire.framing import CHANNEL_OPTIONS, parsed, path_of, split_address
-from fedfleet.runtime.wire.operations.hiding import readable
+from fedfleet.runtime.wire.framing import CHANNEL_OPTIONS, parsed, path_of
+from fedfleet.runtime.wire.security.foreign import shown as printable
+from fedfleet.runtime.wire.security.tls import ClientFiles, client_credentials, refuse_plain
 
 CONTRACT = ("run", "round", "version", "devices_online", "running", "waiting_for", "uptime_seconds")
 MOST_REPLY = 1 << 16
 
 
-def ask_status(address: str, *, token: str = "", ca: Path | None = None, seconds: float = 5.0) -> dict[str, Any]:
+def ask_status(
+    address: str, *, token: str = "", tls: ClientFiles | None = None, seconds: float = 5.0
+) -> dict[str, Any]:
     """What the server at this address answers; one sentence when nobody does, or not so."""
-    split_address(address)
+    refuse_plain(address, tls is not None)
     limits = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", MOST_REPLY))
-    if ca is None:
+    if tls is None:
         channel = grpc.insecure_channel(address, limits)
     else:
-        channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(_read(ca)), limits)
+        channel = grpc.secure_channel(address, client_credentials(tls), limits)
     with channel:
         call = channel.unary_unary(path_of("Status"))
         try:
             reply: bytes = call(StatusRequest(token=token).SerializeToString(), timeout=seconds)
         except grpc.RpcError as wrong:
-            raise _explained(address, wrong, secure=ca is not None) from None
+            raise _explained(address, wrong, secure=tls is not None) from None
     return checked(address, reply)
 
 
@@ -43,7 +44,7 @@ def checked(address: str, reply: bytes) -> dict[str, Any]:
         said = None
     if not isinstance(said, dict) or any(name not in said for name in CONTRACT):
         raise RunFailed(f"{address} answers, but not as a FedFleet server of this version; is it another program?")
-    return {str(name): readable(value) if isinstance(value, str) else value for name, value in said.items()}
+    return {str(name): printable(value) if isinstance(value, str) else value for name, value in said.items()}
 
 
 def shown(said: dict[str, Any]) -> str:
@@ -63,38 +64,22 @@ def shown(said: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def permitted(expected: str, given: str) -> bool:
-    """Whether whoever shows this token may see the status; with nothing expected, everybody may."""
-    return not expected or hmac.compare_digest(expected.encode(), given.encode())
-
-
 def _accuracy(value: object) -> str:
     return f", accuracy {value:.3f}" if isinstance(value, float) else ""
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as wrong:
-        raise BadInput(
-            f"--ca: cannot read {path}: {wrong.strerror}; give the file with the server's certificate"
-        ) from None
-
-
 def _explained(address: str, wrong: grpc.RpcError, *, secure: bool) -> RunFailed:
-    code, details = wrong.code(), readable(wrong.details() or "", 120)  # type: ignore[attr-defined]
+    code, details = wrong.code(), printable(wrong.details() or "", 120)  # type: ignore[attr-defined]
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            cure = (
-                "does it use another certificate?"
-                if secure
-                else "does it run there, and without TLS? Else give --ca FILE"
-            )
-            return RunFailed(f"nobody answers at {address}; {cure}")
+            cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"
+            return RunFailed(f"nobody answers at {address}; no server runs there, {cure}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunFailed(f"{address} did not answer in time; it may be overloaded or no FedFleet server")
         case grpc.StatusCode.UNAUTHENTICATED | grpc.StatusCode.PERMISSION_DENIED:
-            return RunFailed(f"{address} does not tell its status to everybody; give the right --token")
+            return RunFailed(
+                f"{address} does not tell its status to everybody; show the token in its wire/status.token: --token-file FILE"
+            )
         case grpc.StatusCode.UNIMPLEMENTED:
             return RunFailed(f"{address} answers, but not as a FedFleet server of this version; is it another program?")
         case _:

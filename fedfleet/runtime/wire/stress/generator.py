@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import grpc
@@ -61,6 +61,7 @@ class Tally:
     updates: int = 0
     checks: int = 0
     fetched_bytes: int = 0
+    cpu_seconds: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter[str])
     failures: Counter[str] = field(default_factory=Counter[str])
     check: Latency = field(default_factory=Latency)
@@ -271,7 +272,9 @@ async def generate(load: Load, secret: Callable[[int], bytes], started: Callable
     await asyncio.to_thread(started)
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     ended.add_done_callback(lambda _: generator.over.set())
+    before = process_time()
     await generator.attend()
+    generator.tally.cpu_seconds = process_time() - before
     await generator.close()
     return generator.tally
 
@@ -283,6 +286,7 @@ def shown(tally: Tally) -> dict[str, Any]:
         "updates": tally.updates,
         "checks": tally.checks,
         "fetched_bytes": tally.fetched_bytes,
+        "cpu_seconds": tally.cpu_seconds,
         "statuses": dict(tally.statuses),
         "failures": dict(tally.failures),
         **kept,

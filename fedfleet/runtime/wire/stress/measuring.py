@@ -21,7 +21,7 @@ from fedfleet.runtime.wire.stress.generator import Load, told
 from fedfleet.runtime.wire.stress.latency import joined
 from fedfleet.runtime.wire.stress.memory import Seen, Watch
 from fedfleet.runtime.wire.stress.plan import Dummy
-from fedfleet.runtime.wire.stress.raw import Raw, raw_rates
+from fedfleet.runtime.wire.stress.raw import Raw, RawRate, raw_rates
 
 _GENERATOR = "fedfleet.runtime.wire.stress.generator"
 _HOST = "fedfleet.runtime.wire.stress.host"
@@ -29,7 +29,7 @@ _STARTING = 120.0  # seconds within which a process must be ready
 _ENDING = 60.0
 _SLOWEST = 5e6  # bytes a second and direction that any machine should move: slower, and the run counts as stuck
 _CHANNELS = 8
-_MOST_WAITING = 1000  # calls that a fleet leaves open for the server to answer when there is work
+_MOST_WAITING = 4096  # calls that a fleet leaves open for the server to answer when there is work
 
 
 class Keys(NamedTuple):
@@ -74,7 +74,7 @@ class Outcome:
     committed: list[float]
     tallies: list[dict[str, Any]]
     seen: Seen
-    raw: dict[str, float]
+    raw: dict[str, RawRate]
 
 
 def stressed(asked: Stress) -> Outcome:
@@ -102,7 +102,11 @@ def stressed(asked: Stress) -> Outcome:
         after = _raw(stress, keys)
     if len(committed) < stress.dummy.rounds:
         raise RunFailed(f"stress: {len(committed)} of {stress.dummy.rounds} rounds made a model; {_troubles(tallies)}")
-    return Outcome(stress, committed, tallies, seen, {form: (before[form] + after[form]) / 2 for form in before})
+    return Outcome(stress, committed, tallies, seen, {form: _middle(before[form], after[form]) for form in before})
+
+
+def _middle(before: RawRate, after: RawRate) -> RawRate:
+    return RawRate((before.per_second + after.per_second) / 2, (before.cpu_ms + after.cpu_ms) / 2)
 
 
 def _check(stress: Stress) -> None:
@@ -114,7 +118,7 @@ def _check(stress: Stress) -> None:
         )
 
 
-def _raw(stress: Stress, keys: Keys) -> dict[str, float]:
+def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
     """Raw gRPC with as many processes, calls and bytes; nothing where nobody asked."""
     if not stress.raw:
         return {}
@@ -190,7 +194,7 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
     stress, dummy, tallies = outcome.stress, outcome.stress.dummy, outcome.tallies
     seconds = [end - begin for begin, end in zip([0.0, *outcome.committed], outcome.committed, strict=False)]
     rate = dummy.per_commit * (len(seconds) - 1) / max(sum(seconds[1:]), 1e-9)
-    raw = max(outcome.raw.values(), default=0.0)
+    raw, raw_cpu = max(outcome.raw.values(), default=RawRate(0.0, 0.0))
     updates = max(1, sum(tally["updates"] for tally in tallies))
     waits = {
         f"{name}_ms": {f"p{round(share * 100)}": round(latency.quantile(share) * 1e3, 2) for share in (0.5, 0.99)}
@@ -211,9 +215,14 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
         "generators": stress.generators,
         "in_flight": stress.in_flight,
         "share_of_raw": round(rate / raw, 3) if raw else None,
-        "raw_forms": {form: round(value, 2) for form, value in outcome.raw.items()},
+        "raw_forms": {form: round(value.per_second, 2) for form, value in outcome.raw.items()},
         "base_rss_mb": round(outcome.seen.base_mb, 1),
-        "server_cpu_ms_per_update": round(outcome.seen.cpu_seconds * 1e3 / updates, 3),
+        "cpu_ms_per_update": {
+            "server": round(outcome.seen.cpu_seconds * 1e3 / updates, 3),
+            "processor": round(outcome.seen.first_cpu_seconds * 1e3 / updates, 3),
+            "generators": round(sum(tally["cpu_seconds"] for tally in tallies) * 1e3 / updates, 3),
+            "raw_grpc": round(raw_cpu, 3),
+        },
         "calls_per_update": round((sum(t["checks"] for t in tallies) + sum(summed(t["statuses"] for t in tallies).values())) / updates, 2),
         **waits,
         "receipts": summed(tally["statuses"] for tally in tallies),

@@ -4,6 +4,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.runtime.wire.framing import SMALL
 from fedfleet.runtime.wire.stress.measuring import Stress, answer_of, stressed, summed
 from fedfleet.runtime.wire.stress.plan import Dummy
+from fedfleet.runtime.wire.stress.raw import RawRate
 from tests.runtime.wire.stress.outcomes import outcome, tally
 
 ECHO = "tests.runtime.wire.stress.echo_host"
@@ -32,11 +33,11 @@ def test_rates_leave_the_first_round_out():
     assert got["raw_grpc_updates_per_second"] == 20.0
     assert got["share_of_raw"] == 0.5
     assert got["calls_per_update"] == 2.0
-    assert got["server_cpu_ms_per_update"] == 10.0
+    assert got["cpu_ms_per_update"] == {"server": 10.0, "processor": 10.0, "generators": 2.0, "raw_grpc": 1.5}
 
 
 def test_the_better_form_of_raw_grpc_is_the_limit():
-    got = answer_of(outcome(Stress(Dummy(15, 400, 3)), raw={"unary": 5.0, "stream": 40.0}))
+    got = answer_of(outcome(Stress(Dummy(15, 400, 3)), raw={"unary": RawRate(5.0, 3.0), "stream": RawRate(40.0, 1.0)}))
     assert (got["raw_grpc_updates_per_second"], got["share_of_raw"]) == (40.0, 0.25)
     assert answer_of(outcome(Stress(Dummy(15, 400, 3)), raw={}))["share_of_raw"] is None
 

@@ -52,7 +52,12 @@ def test_a_watch_sees_the_peak():
     assert seen.samples > 2
 
 
-def test_processor_time_of_a_process_that_ended_is_kept():
-    seen = Seen(cpu={1_000_000_000: 2.5})
-    seen.look([1_000_000_000])
+def test_processor_time_counts_from_the_first_look_and_outlives_its_process():
+    seen, gone = Seen(), 1_000_000_000
+    seen.look([gone])
+    seen.cpu[gone] = 2.5
+    seen.look([gone])
     assert seen.cpu_seconds == 2.5
+    own = Seen()
+    own.look([os.getpid()])
+    assert own.cpu_seconds == 0.0
