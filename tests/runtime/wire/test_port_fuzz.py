@@ -2,11 +2,12 @@
 
 from random import Random
 
+import grpc
 import pytest
 
 from fedfleet.runtime.wire import fleet_pb2 as fleet
 from tests.runtime.wire.bench import UNTIL_STOPPED
-from tests.runtime.wire.harness import command_of, ground
+from tests.runtime.wire.harness import command_of, ground, wait_for
 from tests.runtime.wire.port_fuzzing import Fuzzer, knock
 from tests.runtime.wire.proving import complaints
 from tests.runtime.wire.puppet import Puppet, Status
@@ -23,8 +24,7 @@ def at_the_door(folder, seed, calls, **options):
         place.await_listening()
         fuzzers = []
         for client in (0, 1):
-            puppet = Puppet(place.address, client)
-            puppet.enrol()
+            puppet = _enrolled(place, client)
             fuzzers.append(Fuzzer(puppet, TOY.width))
         for fuzzer in fuzzers:
             fuzzer.run(seed, 200)  # whatever is loaded at first use is loaded now
@@ -49,9 +49,24 @@ def at_the_door(folder, seed, calls, **options):
         return fuzzers[0].codes + fuzzers[1].codes, grown
 
 
+def _enrolled(place, client):
+    """A puppet as soon as it is let in: on a machine that is busy with other things a connection may take its time."""
+    puppet = Puppet(place.address, client)
+
+    def look():
+        assert place.server.poll() is None, f"the server ended with {place.server.poll()}: {place.said}"
+        try:
+            return puppet.enrol()
+        except grpc.RpcError as wrong:
+            assert wrong.code() is grpc.StatusCode.UNAVAILABLE, wrong  # noqa: PT017
+            return None
+
+    wait_for(look, "enrolment", said=lambda: place.said)
+    return puppet
+
+
 def _still_serves(place):
-    honest = Puppet(place.address, 5)
-    honest.enrol()
+    honest = _enrolled(place, 5)
     kinds = []
     while kinds.count(fleet.TRAIN) < 3:
         errand = honest.await_work()
