@@ -14,6 +14,7 @@ VERBS: dict[str, str] = {
     "shuffle": "fedfleet.app.verbs.shuffle:shuffle",
     "serve": "fedfleet.app.verbs.serve:serve",
     "device": "fedfleet.app.verbs.device:device",
+    "status": "fedfleet.app.verbs.status:status",
     "token": "fedfleet.app.verbs.token:token",
     "certificate": "fedfleet.app.verbs.certificate:certificate",
     "stress": "fedfleet.app.verbs.stress:stress",

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, answer, say
 from fedfleet.core.limits import MOST_CLIENTS
 
+if TYPE_CHECKING:
+    from fedfleet.runtime.wire.device.kit import Kit
+    from fedfleet.runtime.wire.device.working import Fetch
+
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _DATA = (
     "Your own samples, which stay here: an .npz with arrays x and y; a .csv with a column called label, one sample a row; or a "
     "folder with one sub-folder for each class, called by its number, with .npy files (one sample each) or .csv files (one sample "
@@ -56,9 +62,11 @@ def device(
     as_json: AsJson = False,
 ) -> None:
     """Be one device: enrol at a server, then pull tasks, train on samples that stay here, and report until the run is over."""
-    from fedfleet.app.runs.device import Here, Trust, run_device, token_from
+    for name in _ONE_THREAD:  # before numpy or torch is loaded: results must not depend on the number of threads
+        os.environ[name] = "1"
     from fedfleet.runtime.wire.device.attending import Wishes
     from fedfleet.runtime.wire.device.caps import Caps
+    from fedfleet.runtime.wire.device.running import Here, Trust, run_device, token_from
 
     wishes = Wishes(
         client=client,
@@ -67,5 +75,11 @@ def device(
         caps=Caps(max_bytes, max_steps, max_tasks, max_seconds),
         patience=patience,
     )
-    did = run_device(server, Here(store, data, Trust(tls, ca, certificate, key)), wishes, say)
+    did = run_device(server, Here(store, data, Trust(tls, ca, certificate, key)), wishes, _kit, say)
     answer(did, as_json, lambda a: f"client {a['client']} finished {a['tasks']} tasks; {a['reason']}")
+
+
+def _kit(sheet: bytes, own: Path | None, fetch: Fetch) -> Kit:
+    from fedfleet.app.assemble.sheet import kit_from  # with the first work, and not before: it loads torch
+
+    return kit_from(sheet, own, fetch)

@@ -46,9 +46,9 @@ class Committing:
         if self._spool is not None:
             self._spool.add(bucket, entry, payload)
         self._waiting.append((entry.task, acknowledge))
-        if self._durable:
+        if self._durable or self._spool is not None:  # what is spooled must reach its file in any case
             self._wake.set()
-        else:
+        if not self._durable:
             self._acknowledge(self._taken())
 
     async def run(self) -> None:
@@ -65,7 +65,7 @@ class Committing:
             self._wake.clear()
             self._now.clear()
             waiting = self._taken()
-            if not waiting:
+            if not waiting and not (self._spool is not None and self._spool.dirty):
                 return
             frozen = self._sums.freeze() if self._sums is not None else None
             loop = asyncio.get_running_loop()
@@ -78,7 +78,7 @@ class Committing:
 
     async def close(self, bucket: int, path: Path) -> tuple[str, int]:
         """Everything of a bucket is safe; the file with its sums ("" if there are none), and how many reports it holds."""
-        if self._durable:
+        if self._durable or self._spool is not None:
             self._now.set()
             await self.commit()
         saved = self._sums.saved(bucket) if self._sums is not None else None

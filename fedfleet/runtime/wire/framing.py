@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import google_crc32c
-import numpy as np
 from google.protobuf.message import DecodeError, Message
 
-from fedfleet.core.coding import Codec
-from fedfleet.core.container import packed, unpacked
 from fedfleet.core.errors import BadInput, Refused
-from fedfleet.core.parts import Offer
-from fedfleet.core.trees import Tree
-from fedfleet.learn.codecs.applying import received
-from fedfleet.learn.compression import EXTRA, travelling
+
+if TYPE_CHECKING:  # a device that waits for work has no use for tensors, and numpy is a third of its memory
+    from fedfleet.core.coding import Codec
+    from fedfleet.core.parts import Offer
+    from fedfleet.core.trees import Tree
 
 # Raised whenever one side would misunderstand the other; see proto/fleet.proto.
 PROTOCOL = 3
@@ -52,6 +50,8 @@ def crc32c(data: bytes | bytearray | memoryview) -> int:
     """
     if isinstance(data, bytes):
         return google_crc32c.value(data)
+    import numpy as np
+
     view = np.frombuffer(data, np.uint8)
     view.flags.writeable = False  # the library takes nothing else
     return google_crc32c.value(view)  # pyright: ignore[reportArgumentType]
@@ -84,11 +84,19 @@ def parsed(data: bytes | memoryview, kind: type[Head]) -> Head:
 
 def offer_to_bytes(offer: Offer) -> bytes:
     """An offer as it travels: the model's leaves under their own names, what else goes down behind a mark; or in its code."""
+    from fedfleet.core.container import packed
+    from fedfleet.learn.compression import travelling
+
     return packed(travelling(offer)) if offer.encoded is None else offer.encoded()
 
 
 def offer_from_bytes(data: bytes, codec: Codec | None = None, like: Tree | None = None) -> Offer:
     """The inverse of `offer_to_bytes`, by the codec in which the model comes; `like` is such a model."""
+    from fedfleet.core.container import unpacked
+    from fedfleet.core.parts import Offer
+    from fedfleet.learn.codecs.applying import received
+    from fedfleet.learn.compression import EXTRA
+
     found = unpacked(data) if codec is None else received(codec, data, like or {})
     extra = {n.removeprefix(EXTRA): v for n, v in found.items() if n.startswith(EXTRA)}
     return Offer({n: v for n, v in found.items() if not n.startswith(EXTRA)}, extra)

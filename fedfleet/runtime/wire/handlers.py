@@ -25,22 +25,29 @@ from fedfleet.runtime.wire.framing import (
     framed,
     opened,
     parsed,
+    split_address,
 )
 from fedfleet.runtime.wire.judging.asking import judges
+from fedfleet.runtime.wire.operations.counting import count_call, count_received
 from fedfleet.runtime.wire.partials import Partials
 from fedfleet.runtime.wire.security.foreign import kept_stats, shown
-from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret
-from fedfleet.runtime.wire.taking import NOTHING, taken
+from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret, check_status_token
+from fedfleet.runtime.wire.security.tls import is_loopback
+from fedfleet.runtime.wire.taking import NOTHING, Taken, taken
 from fedfleet.runtime.wire.transmitter import Transmitter
 
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
+_IDLE_SECONDS = 30.0  # between two chunks of a stream
 _STREAMS = 4096  # calls at once on one connection
-_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class Stranger(Exception):
     """A caller that shows no secret, or not the right one."""
+
+
+class Slow(Exception):
+    """A peer that asks for more than its share."""
 
 
 class Handlers:
@@ -58,7 +65,14 @@ class Handlers:
         generation = int(of.tables.generations[caller.client])
         if not check_secret(of.key, caller.client, generation, caller.secret):
             raise Stranger(f"client {caller.client} shows no secret that holds here (any more); enrol it with a token")
+        self._admit(caller.client)
         return caller.client
+
+    def _admit(self, peer: int | str) -> None:
+        """Count a call; `Slow` if a peer calls too often, or sent too much that no honest device sends."""
+        refusal = self._of.door.call(peer, time.monotonic())
+        if refusal is not None:
+            raise Slow(f"{refusal.reason}; try again in {refusal.seconds:.1f} s")
 
     async def enrol(self, data: bytes, context: Context) -> bytes:
         """The processor decides who may be a client."""
@@ -69,6 +83,7 @@ class Handlers:
             number = own
             out.enrolling.append(inside.Enrolling(number=own, request=request, peer=shown(context.peer(), 64)))
 
+        self._admit(_address(context))
         parsed(data, pb.EnrolRequest)
         answer = await self._of.ask(fill)
         if answer.refused:
@@ -82,9 +97,12 @@ class Handlers:
         head = parsed(data, pb.CheckIn)
         client = self.caller(head.caller)
         errand = of.tables.errands.of(client)
-        wants = errand is None or (head.HasField("busy") and head.busy == errand.task)
+        working = errand is not None and head.HasField("busy") and head.busy == errand.task
         room = len(of.tables.waiters) < of.start.hold and not of.tables.draining
-        if not (head.hold and wants and room and not of.tables.over):
+        if working and not head.hold and not of.tables.over:  # it lives, and that is all it wants to say
+            of.heard(client, of.start.hold_seconds)
+            return framed(pb.Answer(later=pb.Later(seconds=of.start.hold_seconds)))
+        if not (head.hold and (errand is None or working) and room and not of.tables.over):
             answer, payload = of.next_work(client)
             of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
             return framed(answer, payload)
@@ -105,6 +123,7 @@ class Handlers:
             raise
         if of.tables.waiters.get(client) is waiter:
             del of.tables.waiters[client]
+        self.caller(head.caller)  # it may have been put out while it waited
         return of.answer(client, time.monotonic() - came)
 
     async def fetch(self, data: bytes, context: Context) -> AsyncIterator[bytes]:
@@ -141,15 +160,15 @@ class Handlers:
         if not check_nonce(of.key, head.task, head.nonce):
             of.strike(client, "a report with a wrong nonce")
             return _receipt(pb.Receipt.REFUSED, "it shows no nonce of its task")
-        if of.in_flight + head.nbytes > of.start.in_flight_bytes:
-            of.counters["busy"] += 1
-            return _receipt(pb.Receipt.BUSY, "too much is on its way already", seconds=0.5)
         buffer, have = self._partials.begun(head)
         if head.offset != have or len(rest):
             return _receipt(pb.Receipt.BUSY, f"{have} bytes of it are here; go on from there", seconds=0.0)
-        of.in_flight += head.nbytes
+        busy = of.door.open(client, time.monotonic(), streams=1, nbytes=head.nbytes)
+        if busy is not None:
+            of.counters["busy"] += 1
+            return _receipt(pb.Receipt.BUSY, busy.reason, seconds=busy.seconds)
         try:
-            async for chunk in requests:
+            async for chunk in _in_time(requests):
                 if len(chunk) > head.nbytes - have or len(chunk) > CHUNK + MOST_HEAD:
                     of.strike(client, "a stream that brings more than it said")
                     return _receipt(pb.Receipt.RETRY, f"more came than the {head.nbytes} bytes that it said")
@@ -160,12 +179,12 @@ class Handlers:
                 return _receipt(pb.Receipt.RETRY, f"only {have} of {head.nbytes} bytes came")
             self._partials.forget(head)
             return await self._take(client, head, memoryview(buffer), counted=True)
-        except (asyncio.CancelledError, grpc.RpcError):
+        except (asyncio.CancelledError, TimeoutError, grpc.RpcError):
             if have < head.nbytes:
                 self._partials.keep(head, memoryview(buffer)[:have])
             raise
         finally:
-            of.in_flight -= head.nbytes
+            of.door.close(client, streams=1, nbytes=head.nbytes)
 
     async def _take(self, client: int, head: pb.Report, payload: memoryview, *, counted: bool = False) -> bytes:
         of, began = self._of, time.monotonic()
@@ -176,24 +195,18 @@ class Handlers:
         if len(payload) != head.nbytes or crc32c(payload) != head.crc32c:
             of.strike(client, f"a report of task {head.task} that was damaged on its way")
             return _receipt(pb.Receipt.RETRY, "it was damaged on its way: its length or checksum is another")
-        if not counted and of.in_flight + len(payload) > of.start.in_flight_bytes:
-            of.counters["busy"] += 1
-            return _receipt(pb.Receipt.BUSY, "too much is on its way already", seconds=0.5)
         if (head.kind == pb.TRAIN) is judges(head.task):
             of.strike(client, f"a report of task {head.task} of another kind than the task")
             return _receipt(pb.Receipt.RETRY, "it is of another kind than its task")
-        claim = self._claim(client, head)
-        found = NOTHING
-        if head.kind == pb.TRAIN and not head.declined:  # wanted or not: whatever is granted was looked at
-            codec = of.codecs[of.codec_of.get(client, 0)]
-            looks = of.start.stream
-            found = taken(of.sheet, codec, payload, head.weight, looks=looks)
-            claim.fault, claim.decoded_nbytes = shown(found.fault), found.nbytes
-        of.in_flight += 0 if counted else len(payload)
+        busy = None if counted else of.door.open(client, time.monotonic(), nbytes=len(payload))
+        if busy is not None:
+            of.counters["busy"] += 1
+            return _receipt(pb.Receipt.BUSY, busy.reason, seconds=busy.seconds)
         try:
-            grant = await of.claim(claim, found, payload)
+            grant = await of.claim(*self._looked_at(client, head, payload), payload)
         finally:
-            of.in_flight -= 0 if counted else len(payload)
+            if not counted:
+                of.door.close(client, nbytes=len(payload))
         of.counters["reports"] += 1
         _observe(of, time.monotonic() - began)
         answer, more = of.next_work(client)
@@ -201,6 +214,18 @@ class Handlers:
         of.heard(client, back or of.start.hold_seconds)
         receipt = pb.Receipt(status=grant.status, reason=grant.reason, seconds=grant.seconds, next=answer)  # type: ignore[arg-type]
         return framed(receipt, more)
+
+    def _looked_at(self, client: int, head: pb.Report, payload: memoryview) -> tuple[inside.Claim, Taken]:
+        """What a report claims to be, and what is in it.
+
+        Also of a task that is not on the list here: it may have been granted, lost with its transmitter, and be welcome again.
+        """
+        of, claim, found = self._of, self._claim(client, head), NOTHING
+        if head.kind == pb.TRAIN and not head.declined:
+            codec = of.codecs[of.codec_of.get(client, 0)]
+            found = taken(of.sheet, codec, payload, head.weight, looks=of.start.stream)
+            claim.fault, claim.decoded_nbytes = shown(found.fault), found.nbytes
+        return claim, found
 
     def _claim(self, client: int, head: pb.Report) -> inside.Claim:
         stats, spent = kept_stats(head.stats).kept, kept_stats(head.spent).kept
@@ -229,9 +254,28 @@ class Handlers:
     async def status(self, data: bytes, context: Context) -> bytes:
         """What the processor says of itself."""
         request = parsed(data, pb.StatusRequest)
-        del context, request
+        if not is_loopback(split_address(self._of.start.address)[0]) and not check_status_token(
+            self._of.key, request.token
+        ):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, "show the token of wire/status.token in the run's folder"
+            )
         told = await self._of.ask(lambda out, number: out.asking.append(inside.Asking(number=number)))
         return pb.StatusReply(json=told.json).SerializeToString()
+
+
+async def _in_time(requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The chunks of a stream; `TimeoutError` if one keeps us waiting: who holds memory must use it."""
+    while True:
+        chunk = await asyncio.wait_for(anext(requests, None), _IDLE_SECONDS)
+        if chunk is None:
+            return
+        yield chunk
+
+
+def _address(context: Context) -> str:
+    """Where a call comes from, without its port; all of one address share what strangers may ask."""
+    return str(context.peer()).rpartition(":")[0]
 
 
 def _receipt(status: int, reason: str, seconds: float = 0.0) -> bytes:
@@ -240,25 +284,42 @@ def _receipt(status: int, reason: str, seconds: float = 0.0) -> bytes:
 
 def _observe(of: Transmitter, seconds: float) -> None:
     of.seconds += seconds
-    of.counters["receive_seconds_count"] += 1
-    for edge in _BUCKETS:
-        if seconds <= edge:
-            of.counters[f"receive_seconds_bucket/{edge:g}"] += 1
+    count_received(of.counters, seconds)
+
+
+@asynccontextmanager
+async def _counted(of: Transmitter, name: str, context: Context) -> AsyncIterator[None]:
+    """What is foreign or strange becomes a status; how the call ended is counted."""
+    code = "UNKNOWN"
+    try:
+        yield
+        code = "OK"
+    except Stranger as wrong:
+        of.counters["strangers"] += 1
+        code = "UNAUTHENTICATED"
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
+    except Slow as wrong:
+        of.counters["slowed"] += 1
+        code = "RESOURCE_EXHAUSTED"
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
+    except Refused as wrong:
+        of.counters["malformed"] += 1
+        code = "INVALID_ARGUMENT"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
+    except grpc.aio.AbortError:  # the method itself said why
+        code = _name_of(context.code())
+        raise
+    except (asyncio.CancelledError, GeneratorExit):  # the device hung up
+        code = "CANCELLED"
+        raise
+    finally:
+        count_call(of.counters, name, code)
 
 
 def _guarded(of: Transmitter, name: str, method: Callable[..., Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
-    """The method, with what is foreign or strange turned into a status and counted."""
-
     async def call(data: Any, context: Context) -> bytes:
-        of.counters[f"calls/{name}"] += 1
-        try:
+        async with _counted(of, name, context):
             return await method(data, context)
-        except Stranger as wrong:
-            of.counters["strangers"] += 1
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
-        except Refused as wrong:
-            of.counters["malformed"] += 1
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
         raise AssertionError("abort raises")
 
     return call
@@ -266,16 +327,15 @@ def _guarded(of: Transmitter, name: str, method: Callable[..., Awaitable[bytes]]
 
 def _guarded_stream(of: Transmitter, name: str, method: Callable[..., AsyncIterator[bytes]]) -> Any:
     async def call(data: Any, context: Context) -> AsyncIterator[bytes]:
-        of.counters[f"calls/{name}"] += 1
-        try:
+        async with _counted(of, name, context):
             async for chunk in method(data, context):
                 yield chunk
-        except Stranger as wrong:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
-        except Refused as wrong:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
 
     return call
+
+
+def _name_of(code: Any) -> str:
+    return code.name if isinstance(code, grpc.StatusCode) else "UNKNOWN"
 
 
 def method_handlers(handlers: Handlers, of: Transmitter) -> dict[str, Any]:

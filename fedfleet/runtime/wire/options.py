@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 MIB = 1 << 20
+Level = Literal["debug", "info", "warning", "error"]
+LEVELS = get_args(Level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class Serve:
     of which `hold` may wait on the line at once, for `hold_seconds` each. `commit_seconds` is how long reports gather before they
     are made safe together. Without `durable` nothing is, and without `streaming` reports are folded at the commit and not when
     they come; `encode_once` is for measuring what it is worth. `keep_reports` spools what devices
-    sent even where the sum is enough.
+    sent even where the sum is enough. `metrics` is where figures and health are told over HTTP (empty: nowhere), `drain_seconds`
+    what a server takes at most to stop in order; a `quiet` one shows nothing on the terminal.
     """
 
     address: str = "127.0.0.1:50051"
@@ -38,6 +41,10 @@ class Serve:
     checkpoint_every: int = 1
     evaluate: str = "server"
     evaluate_seconds: float = 60.0
+    metrics: str = ""
+    drain_seconds: float = 20.0
+    log_level: Level = "info"
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ def recovered(plan: Plan, world: World, folder: Path) -> tuple[Journal, Recovere
         journal = journals.salvaged(path, sound, held.links)
     else:
         journal = journals.reopen(path)
+        journal.truncate(held.rows)  # nothing goes: it takes digest and chain up where they stand
     rows = list(journals.rows_of(path))
     for place in places:
         events = list(decode(iter(rows[place.position :])))

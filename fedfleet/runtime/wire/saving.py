@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fedfleet.core.records import Ints
 from fedfleet.core.trees import Array
 from fedfleet.engine.checkpoint import freeze
 from fedfleet.runtime.checkpoints import checkpoint_files
 from fedfleet.runtime.files import save_tree
+from fedfleet.runtime.wire.desk.checkins import CheckinWriter, Intervals, Stays, joined
 from fedfleet.runtime.wire.options import Serve
 from fedfleet.runtime.wire.served import Served
 
@@ -18,6 +22,7 @@ if TYPE_CHECKING:
     from fedfleet.runtime.wire.processor import Processor
 
 _KEPT = 2
+_STAYS_SECONDS = 30.0
 
 
 class Saving:
@@ -28,6 +33,10 @@ class Saving:
         self._thread = ThreadPoolExecutor(1, "fedfleet-checkpoint")
         self._saved = 0
         self._writing: asyncio.Future[None] | None = None
+        self._stays, self._ended = Stays(served.plan.clients), list[Intervals]()
+        self._write_stays_at = 0.0
+        (served.folder / "wire").mkdir(exist_ok=True, mode=0o700)
+        self._checkins = CheckinWriter(served.folder / "wire" / "checkins.bin")
 
     def taken_up(self, version: int) -> None:
         """The run goes on from this version."""
@@ -56,13 +65,28 @@ class Saving:
             path.unlink()
 
     def came(self, clients: Ints, now: float) -> None:
-        """Devices called."""
+        """Devices called; intervals that have ended are written now and then."""
+        at = np.full(len(clients), now)
+        self._ended.append(self._stays.seen(clients, at, at))
+        if now >= self._write_stays_at:
+            self._write_stays_at = now + _STAYS_SECONDS
+            self._write_stays(self._stays.over(now))
+
+    def _write_stays(self, more: Intervals) -> None:
+        found, self._ended = joined([*self._ended, more]), []
+        if len(found.clients):
+            with suppress(
+                OSError
+            ):  # what is only learnt from later must not stop a run; the journal will, if the disk is full
+                self._checkins.append(found)
 
     def struck(self, client: int, reason: str) -> None:
         """A device sent what it should not have."""
 
     async def close(self) -> None:
         """Wait for what is being written."""
+        self._write_stays(self._stays.all())
+        self._checkins.close()
         if self._writing is not None:
             await asyncio.wait({self._writing})
         self._thread.shutdown()

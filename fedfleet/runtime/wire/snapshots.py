@@ -112,7 +112,6 @@ class Shelf:
         try:
             log = self._segment(place.last)
             put(log, suffix, start)
-            self._first.pop(slot, None)
             _write_snapshot(self._slots[slot], number, self._table(place, images), images)
             os.fdatasync(log)
             os.fdatasync(self._slots[slot])

@@ -21,11 +21,12 @@ _ENDING = ".spool"
 class Spool:
     """The spool of one transmitter. All but `sync` belongs to one thread; `damages` says what was lost at the start.
 
-    A payload stays in memory until `sync` has returned.
+    A payload stays in memory until `sync` has returned. Without `lasting` files are written and not synced: they survive no more
+    than this process.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, lasting: bool = True) -> None:
+        self.folder, self._lasting = folder, lasting
         self.damages: tuple[str, ...] = ()
         self._guard = threading.Lock()  # of the lists; held for a moment only
         self._disk = threading.Lock()  # of the files
@@ -59,9 +60,9 @@ class Spool:
                 for bucket, entry, payload in batch:
                     if bucket in touched:
                         ends[bucket] = self._appended(bucket, ends[bucket], entry, payload)
-                for bucket in touched:
+                for bucket in touched if self._lasting else ():
                     os.fdatasync(self._handles[bucket])
-                if self._fresh:
+                if self._fresh and self._lasting:
                     sync_folder(self.folder)
                     self._fresh = False
             except OSError as wrong:

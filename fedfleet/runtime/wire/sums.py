@@ -149,7 +149,7 @@ class PartialSums:
 
     @property
     def dirty(self) -> bool:
-        """Is there a report that no freeze has seen, or whose writing failed?"""
+        """Is there a report that no freeze has seen, or whose writing failed? Never, without a folder."""
         self._settle()
         under_way = self._frozen is not None and self._frozen.state in ("new", "writing")
         return len(self._pending) > (len(self._frozen.tasks) if under_way and self._frozen else 0)
@@ -173,7 +173,8 @@ class PartialSums:
         into.sums[entry.sum] = one
         into.tasks.add(entry.task)
         self._buckets[bucket] = into
-        self._pending.append((bucket, entry.task, record if self._shelf else b""))
+        if self._shelf is not None:
+            self._pending.append((bucket, entry.task, record))
 
     def found(self) -> dict[int, list[Entered]]:
         """What the snapshot at the start held, by bucket; without the buckets that were discarded since."""
@@ -207,10 +208,9 @@ class PartialSums:
             raise RuntimeError("the sums that were frozen before are still being written")
         if self._frozen is not None:
             self._frozen.state = "stale"  # nobody has written it, and this one has all of it
-        tasks = tuple(task for _, task, _ in self._pending)
         if self._shelf is None:
-            self._frozen = Frozen(tasks)
-            return self._frozen
+            return Frozen(())
+        tasks = tuple(task for _, task, _ in self._pending)
         suffix = tuple(record for _, _, record in self._pending)
         _, last, start = self._place
         if start >= SEGMENT:

@@ -35,18 +35,20 @@ class Tended:
 
 
 class Tending:
-    """All transmitters of a server. `heard(index, message)` gets what they say, `died(index)` is told of a death."""
+    """All transmitters of a server. `heard(index, message)` gets what they say, `died(index)` is told of a death, and `failed` of
+    what cannot be cured: the loop would swallow an exception."""
 
     def __init__(
         self,
         starts: list[Start],
         heard: Callable[[int, inside.ToProcessor], None],
         died: Callable[[int], None],
+        failed: Callable[[BaseException], None],
         *,
         own: bool,
     ) -> None:
         self.all = [Tended(start) for start in starts]
-        self._heard, self._died, self._own = heard, died, own
+        self._heard, self._died, self._failed, self._own = heard, died, failed, own
         self._closing = False
 
     async def start(self, index: int) -> None:
@@ -76,10 +78,11 @@ class Tending:
         if tended.process is not None:
             tended.process.wait(_PATIENCE)
         if tended.inner is not None and tended.inner.done() and tended.inner.exception() is not None:
-            raise RunFailed(str(tended.inner.exception()))
-        if tended.deaths > _DEATHS:
-            raise RunFailed(f"transmitter {index} died {tended.deaths} times; its last words are above")
-        self._died(index)
+            self._failed(RunFailed(str(tended.inner.exception())))
+        elif tended.deaths > _DEATHS:
+            self._failed(RunFailed(f"transmitter {index} died {tended.deaths} times; its last words are above"))
+        else:
+            self._died(index)
 
     def send(self) -> None:
         """Say what gathered in this turn to those who are ready to hear it."""

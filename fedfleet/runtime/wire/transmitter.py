@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -24,6 +25,8 @@ from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.blobs import Blob, mapped
 from fedfleet.runtime.wire.committing import Committing
+from fedfleet.runtime.wire.desk.limits import Door, Limits
+from fedfleet.runtime.wire.desk.steering import come_back
 from fedfleet.runtime.wire.entries import Entered, entry_bytes
 from fedfleet.runtime.wire.errands import Errands, work_of
 from fedfleet.runtime.wire.framing import SMALL, framed
@@ -34,6 +37,8 @@ from fedfleet.runtime.wire.spool import Spool
 from fedfleet.runtime.wire.sums import PartialSums, sheet_from_json
 from fedfleet.runtime.wire.taking import Taken, codec_from
 
+# Between two messages to the processor: each costs it a turn with a sync of the journal, whatever it holds.
+_GATHER_SECONDS = 0.004
 _LATER_SECONDS = 2.0  # come back after so long, where the processor has not said when
 
 
@@ -59,6 +64,7 @@ class Tables:
     claims: dict[int, Pending] = field(default_factory=dict[int, Pending])
     asked: dict[int, asyncio.Future[Any]] = field(default_factory=dict[int, "asyncio.Future[Any]"])
     come_back: float = _LATER_SECONDS
+    round: int = 0
     over: str = ""
     draining: bool = False
 
@@ -76,33 +82,39 @@ class Transmitter:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.sums = PartialSums(self.sheet, folder) if start.stream else None
-        self.spool = Spool(Path(start.folder)) if start.spool else None
+        self.spool = Spool(Path(start.folder), lasting=start.durable) if start.spool else None
         self.committing = Committing(
             self.sums, self.spool, durable=start.durable, seconds=start.commit_seconds, safe=self._are_safe
         )
         self.tables = Tables(Errands(start.clients), np.ones(start.clients, np.uint32))
         self.counters: Counter[str] = Counter()
+        self.door = Door(Limits(all_bytes=start.in_flight_bytes, peer_bytes=start.in_flight_bytes // 2 + start.largest))
         self.link: Link[inside.ToTransmitter] | None = None
-        self.in_flight = 0
         self.seconds = 0.0  # that receiving took, in all
         self.over = asyncio.Event()
         self.failure = ""
         self._out = inside.ToProcessor()
-        self._scheduled = False
+        self._scheduled, self._sent_at = False, 0.0
         self._numbers = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ---- what goes to the processor: one message a turn of the loop -----------------------------------------------
 
     def say(self) -> inside.ToProcessor:
-        """The message that goes out at the end of this turn."""
+        """The message that goes out at the end of this turn; under load what a few milliseconds bring goes together."""
         if not self._scheduled:
             self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._send)
+            loop = asyncio.get_running_loop()
+            wait = self._sent_at + _GATHER_SECONDS - loop.time()
+            if wait <= 0:
+                loop.call_soon(self._send)
+            else:
+                loop.call_later(wait, self._send)
         return self._out
 
     def _send(self) -> None:
         self._scheduled = False
+        self._sent_at = asyncio.get_running_loop().time()
         out, self._out = self._out, inside.ToProcessor()
         if self.link is not None:
             self.link.send(out)
@@ -120,6 +132,7 @@ class Transmitter:
     def strike(self, client: int, reason: str) -> None:
         """Something came that no honest device sends, or that was damaged on its way."""
         self.counters["strikes"] += 1
+        self.door.strike(client, time.monotonic())
         self.say().strikes.append(inside.Strike(client=client, reason=reason))
 
     def _are_safe(self, tasks: list[int]) -> None:
@@ -150,6 +163,7 @@ class Transmitter:
         tables = self.tables
         for client, generation in zip(message.revoked, message.generations, strict=True):
             tables.generations[client] = generation
+            self._wake(client)  # whoever is on the line with the old secret hears of it
         for new in message.blobs:
             blob = Blob(new.name, new.path, new.nbytes, new.crc32c)
             tables.blobs[new.name] = blob, mapped(blob)
@@ -173,7 +187,7 @@ class Transmitter:
         for bucket in message.discard:
             self.committing.discard(bucket)
         if message.HasField("come_back"):
-            tables.come_back = message.come_back
+            tables.come_back, tables.round = message.come_back, message.round
         tables.draining = tables.draining or message.drain
         if message.over:
             tables.over = message.over
@@ -257,9 +271,8 @@ class Transmitter:
             return 30.0
         if len(self.tables.waiters) < self.start.hold:
             return 0.0
-        # Spread over the second half, so that a fleet does not come back in one instant.
-        share = ((client * 2654435761) & 0xFFFF) / 0x10000
-        return self.tables.come_back * (0.5 + 0.5 * share)
+        likely, fleet = self.tables.come_back, self.start.clients
+        return float(come_back(np.array([client]), self.tables.round, likely=likely, fleet=fleet)[0])
 
     def ready(self) -> inside.Ready:
         """What this transmitter found on its disk."""
@@ -315,7 +328,7 @@ async def _tell_counters(transmitter: Transmitter) -> None:
         now: dict[str, float] = {
             **transmitter.counters,
             "open_calls": len(transmitter.tables.waiters),
-            "in_flight_bytes": transmitter.in_flight,
+            "in_flight_bytes": transmitter.door.bytes_in_flight,
             "snapshots": transmitter.committing.commits,
             "receive_seconds_sum": transmitter.seconds,
         }

@@ -16,7 +16,6 @@ import grpc
 
 from fedfleet.core.records import Report
 from fedfleet.runtime.wire import fleet_pb2 as fleet
-from fedfleet.runtime.wire.framing import framed, opened
 from tests.runtime.wire.proving import Receipt
 from tests.runtime.wire.puppet import Errand, Puppet, Status
 from tests.runtime.wire.toys import Toy, payload_of, worked
@@ -94,17 +93,17 @@ class Crowd:
         head = puppet.report(work, payload, weight=done.weight, stats=dict(done.stats))
         while not self.stopped.is_set():
             began = time.monotonic()
-            said = self._persist(lambda: puppet.call("Hand", framed(head, payload)))
+            said = self._persist(lambda: puppet.handed(head, payload))
             if said is None:
                 return None
             self.seconds.append(time.monotonic() - began)
-            receipt, more = opened(said, fleet.Receipt)
+            receipt, more = said
             with self.lock:
                 self.receipts.append(Receipt(work.task, puppet.client, Status.Name(receipt.status)))
             if receipt.status in (Status.BUSY, Status.RETRY):
                 self.stopped.wait(max(receipt.seconds, _PAUSE))
                 continue
-            return self._heard(puppet, receipt.next, bytes(more)) if receipt.HasField("next") else None
+            return self._heard(puppet, receipt.next, more) if receipt.HasField("next") else None
         return None
 
     def _persist(self, call):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -27,6 +26,7 @@ from tests.runtime.wire.toys import Toy, to_text
 
 ROOT = Path(__file__).parents[3]
 PATIENT = 60.0  # seconds that a test waits for anything before it calls it a failure
+DEFAULTS = {"farewell_seconds": 1.0}
 
 
 @dataclass(slots=True)
@@ -54,26 +54,22 @@ class Ground:
     def serve(self, *, resume: bool = False, most_bytes: int | None = None, **options: Any) -> None:
         """Start the server; with `most_bytes` no file that it writes may grow larger: a full disk without a disk."""
         self.options |= options
-        told = json.dumps({"address": self.address, "devices": self.toy.clients, **self.options})
+        told = json.dumps({**DEFAULTS, "address": self.address, "devices": self.toy.clients, **self.options})
         words = [sys.executable, "-m", "tests.runtime.wire.toy_server", str(self.out), to_text(self.toy), told]
-        self._start([*words, *(["--resume"] if resume else [])], most_bytes)
+        limit = [] if most_bytes is None else [f"--most-bytes={most_bytes}"]
+        self._start([*words, *(["--resume"] if resume else []), *limit])
 
     def serve_spec(self, spec: Path, *words: str, resume: bool = False) -> None:
         """Start the command line's own server on a spec."""
         more = ["--resume"] if resume else []
         command = [sys.executable, "-m", "fedfleet.app.cli", "serve", str(spec), "--out", str(self.out)]
-        self._start([*command, "--address", self.address, *words, *more, "--json"], None)
+        self._start([*command, "--address", self.address, *words, *more, "--json"])
 
-    def _start(self, command: list[str], most_bytes: int | None) -> None:
-        def limit() -> None:
-            if most_bytes is not None:
-                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, resource.RLIM_INFINITY))
-
+    def _start(self, command: list[str]) -> None:
         paths = [os.environ.get("FEDFLEET_TEST_PATH", ""), str(ROOT)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "OMP_NUM_THREADS": "1"}
         with (self.folder / "server.out").open("ab") as out, (self.folder / "server.err").open("ab") as err:
-            self.server = subprocess.Popen(command, stdout=out, stderr=err, env=env, cwd=ROOT, preexec_fn=limit)
+            self.server = subprocess.Popen(command, stdout=out, stderr=err, env=env, cwd=ROOT)
         self.starts += 1
 
     def await_listening(self) -> None:

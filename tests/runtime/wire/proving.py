@@ -128,13 +128,14 @@ def kept_promises(events: Sequence[Event], receipts: Iterable[Receipt]) -> list[
     """What devices were told is what became of their reports.
 
     SAFE: it arrived, and the next gathering folds it, unless its round failed or the run ended first. REFUSED: it arrived and
-    was rejected. UNWANTED: the journal has the fact.
+    was rejected. UNWANTED: the journal has the fact, unless it came when the journal had ended, for a task that was given up.
     """
     arrived = {e.task: i for i, e in enumerate(events) if isinstance(e, TaskArrived)}
     folded = {t for e in events if isinstance(e, ReportsGathered) for t in e.tasks.tolist()}
     rejected = {e.task for e in events if isinstance(e, ReportRejected)}
     unwanted = {e.task for e in events if isinstance(e, ReportUnwanted)}
     excused = _excused(events)
+    given_up = _given_up(events) if isinstance(events[-1], RunEnded) else set[int]()
     wrong: list[str] = []
     for got in receipts:
         name = f"task {got.task} of client {got.client}"
@@ -145,9 +146,15 @@ def kept_promises(events: Sequence[Event], receipts: Iterable[Receipt]) -> list[
                 wrong.append(f"{name} was acknowledged, and is in no model")
         elif got.status == "REFUSED" and (got.task not in rejected or got.task in folded):
             wrong.append(f"{name} was refused to its device, but not in the journal")
-        elif got.status == "UNWANTED" and got.task not in unwanted:
+        elif got.status == "UNWANTED" and got.task not in unwanted | given_up:
             wrong.append(f"{name} was unwanted, and the journal does not say so")
     return wrong
+
+
+def _given_up(events: Iterable[Event]) -> set[int]:
+    """Tasks that were lost or dropped."""
+    dropped = {t for e in events if isinstance(e, TasksDropped) for t in e.tasks.tolist()}
+    return dropped | {e.task for e in events if isinstance(e, TaskLost)}
 
 
 def _excused(events: Sequence[Event]) -> set[int]:

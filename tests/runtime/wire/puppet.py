@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from fedfleet.runtime.wire import fleet_pb2 as fleet
-from fedfleet.runtime.wire.framing import CHUNK, PROTOCOL, crc32c, framed, opened, path_of
+from fedfleet.runtime.wire.framing import CHUNK, PROTOCOL, SMALL, crc32c, framed, opened, path_of
 from tests.runtime.wire.toys import Toy, payload_of, worked
 
 Status = fleet.Receipt.Status
@@ -69,6 +69,16 @@ class Puppet:
     def hand(self, report: fleet.Report, payload: bytes) -> fleet.Receipt:
         """Hand a report in, in one message."""
         return self.hand_raw(framed(report, payload))
+
+    def handed(self, report: fleet.Report, payload: bytes) -> tuple[fleet.Receipt, bytes]:
+        """Hand in as a device does, in one message or in chunks: the receipt, and the model that came with it."""
+        if len(payload) <= SMALL:
+            said = self.call("Hand", framed(report, payload))
+        else:
+            call = self.channel.stream_unary(path_of("HandStream"))
+            said = call(_first_then(framed(report), in_chunks(payload)), timeout=self.wait)
+        receipt, model = opened(said, fleet.Receipt)
+        return receipt, bytes(model)
 
     def hand_raw(self, said: bytes) -> fleet.Receipt:
         """Hand in any bytes at all."""

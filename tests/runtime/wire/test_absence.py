@@ -33,7 +33,8 @@ def test_a_fleet_that_is_all_there_gives_the_models_of_the_simulation(tmp_path):
 def test_who_takes_work_and_vanishes_costs_its_lease_and_no_more(tmp_path):
     toy = Toy(clients=4, rounds=3)
     with ground(tmp_path, toy) as place:
-        place.serve(lease=0.7, patience=0.3)
+        place.serve(lease=0.7, patience=0.5)
+        place.await_listening()
         with crowd(toy, place.address, [0, 1, 2]) as people:
             with puppets(place.address, [3]) as (vanishing,):
                 taken = vanishing.await_work().work.task
@@ -50,7 +51,8 @@ def test_who_takes_work_and_vanishes_costs_its_lease_and_no_more(tmp_path):
 def test_who_dies_after_its_report_does_not_hang_the_next_round(tmp_path):
     toy = Toy(clients=3, rounds=3)
     with ground(tmp_path, toy) as place:
-        place.serve(lease=0.7, patience=0.3)
+        place.serve(lease=0.7, patience=0.5)
+        place.await_listening()
         with crowd(toy, place.address, [0, 1]) as people:
             with puppets(place.address, [2]) as (dying,):
                 errand = dying.await_work()
@@ -94,7 +96,7 @@ def test_with_everybody_silent_timers_fire_and_the_run_goes_on(tmp_path):
     """Both devices take their work and are silent: leases end, the rounds fail, and those who come later finish the run."""
     toy = Toy(clients=2, rounds=4)
     with ground(tmp_path, toy) as place:
-        place.serve(lease=0.5, patience=0.3)
+        place.serve(lease=0.5, patience=2.0)
         place.await_listening()
         with puppets(place.address, [0, 1]) as silent:
             for puppet in silent:

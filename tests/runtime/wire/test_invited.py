@@ -1,12 +1,13 @@
 """A server that admits with tokens only: wrong, replayed, expired and revoked ones, and devices that are put out in mid-run."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 
-from fedfleet.runtime.wire.security.enrolment import revoke_client
-from fedfleet.runtime.wire.security.tokens import Wanted, make_token, open_store, revoke_token
+from fedfleet.runtime.wire.security.store import open_store, revoke_client
+from fedfleet.runtime.wire.security.tokens import Wanted, make_token, revoke_token
 from tests.runtime.wire.bench import UNTIL_STOPPED, bench
 from tests.runtime.wire.harness import wait_for
 from tests.runtime.wire.puppet import Puppet, Status
@@ -112,6 +113,18 @@ def test_a_revoked_device_is_put_out_while_the_server_runs(desk, store):
     anew, _ = invited_again(desk, store, 8)
     assert anew.secret != puppet.secret
     assert reports(desk, anew) == Status.SAFE
+
+
+def test_a_device_that_is_put_out_while_it_waits_on_the_line_hears_so_at_once(desk, store):
+    puppet, _ = invited(desk, store, 10)
+    task = puppet.await_work().work.task
+    with ThreadPoolExecutor(1) as beside:
+        waiting = beside.submit(puppet.check, hold=True, busy=task)
+        time.sleep(0.3)
+        assert not waiting.done()
+        revoke_client(store, 10, time.time())
+        wrong = waiting.exception(10.0)
+    assert isinstance(wrong, grpc.RpcError) and wrong.code() == grpc.StatusCode.UNAUTHENTICATED
 
 
 def invited_again(desk, store, n):

@@ -1,11 +1,14 @@
-"""A real server of a toy plan: `python -m tests.runtime.wire.toy_server FOLDER TOY OPTIONS [--resume]`.
+"""A real server of a toy plan: `python -m tests.runtime.wire.toy_server FOLDER TOY OPTIONS [--resume] [--most-bytes=N]`.
 
-What `fedfleet serve` does, less what needs a spec: the run folder with its lock, journal, key and registry, and the model at the end.
+What `fedfleet serve` does, less what needs a spec: the run folder with its lock, journal, key and registry, the model at the end.
+With `--most-bytes` no file may grow larger.
 """
 
 from __future__ import annotations
 
 import json
+import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +33,10 @@ def main() -> None:
     """Serve, and answer as the command line would: 0, or one sentence and 1 or 2, or 130 when it was stopped."""
     folder, toy, told, *words = sys.argv[1:]
     options: dict[str, Any] = json.loads(told)
+    for word in words:
+        if word.startswith("--most-bytes="):
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then writing fails, as on a full disk
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(word.split("=")[1]), resource.RLIM_INFINITY))
     opened = bool(options.pop("open_enrolment", True))
     try:
         served_to_the_end(Path(folder), from_text(toy), Serve(**options), opened=opened, resume="--resume" in words)

@@ -31,6 +31,7 @@ FIRST_SECONDS = 30.0  # for which a server is tried that never answered
 _LONGEST_REST = 3600.0
 _IN_A_ROW = 3  # tasks that fail one after the other, before a device gives up
 _UNTOLD_LEASE = 600.0
+_WAITING = "waiting for work"
 
 
 class Stopped(BaseException):
@@ -144,8 +145,9 @@ class Device:
         if reply.sheet != self._sheet:
             self._sheet, self._kit = reply.sheet, None
         self._once(
-            f"enrolled at {self.line.server} as client {reply.client} of {shown(reply.run) or 'a run'}; waiting for work"
+            f"enrolled at {self.line.server} as client {reply.client} of {shown(reply.run) or 'a run'}; {_WAITING}"
         )
+        self._told = _WAITING
 
     def _again(self) -> None:
         """The server does not know this device, or has another sheet: perhaps another server has taken its place."""
@@ -169,7 +171,7 @@ class Device:
                     if last is not None:
                         self._leave()
                         return last
-                    self._once("waiting for work")
+                    self._once(_WAITING)
                     self._wait.sleep(min(max(answer.later.seconds, 0.0), _LONGEST_REST))
                     answer, model, seconds = self._check()
                 case "over":

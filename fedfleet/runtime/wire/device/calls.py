@@ -28,6 +28,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 CALL_SECONDS = 120.0  # a check-in may be held for a while
 _BRIEF_SECONDS = 2.0  # for a farewell
 _RECONNECT_MS = 2000
+_WORTH_A_WORD = 1.0  # seconds without an answer, before a person is told
 _OPTIONS = (
     *CHANNEL_OPTIONS,
     ("grpc.max_receive_message_length", SMALL + CHUNK + 2 * MOST_HEAD),
@@ -188,17 +189,17 @@ def patiently(
     remark: Callable[[str], None] | None = None,
 ) -> Reply:
     """One call, tried again with growing pauses while the server is out of reach; BadInput when patience ends."""
-    until, told = wait.clock() + seconds, False
+    began, told = wait.clock(), False
     for pause in wait.pauses():
         try:
             return call()
         except OutOfReach as wrong:
-            if wait.clock() + pause > until:
+            if wait.clock() + pause > began + seconds:
                 plain = "" if line.private else ", or give --ca if it speaks TLS"
                 raise BadInput(
                     f"no server answers at {line.server} ({wrong}); start one with fedfleet serve{plain}"
                 ) from None
-            if remark is not None and not told:
+            if remark is not None and not told and wait.clock() - began > _WORTH_A_WORD:
                 remark(f"the server at {line.server} does not answer ({wrong}); trying for {seconds:g} s")
                 told = True
         wait.sleep(pause)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from fedfleet.core.parts import Pass
-from fedfleet.core.passes import LocalPass
+if TYPE_CHECKING:
+    from fedfleet.core.parts import Pass
 
 GIB = 1 << 30
 
@@ -45,6 +46,8 @@ def spent_up(caps: Caps, tasks: int, seconds: float) -> str | None:
 
 def steps_of(half: Pass, samples: int, steps: int) -> int:
     """How many steps a task trains; `steps` are those that it asks for itself, for every stage (0: what the pass says)."""
+    from fedfleet.core.passes import LocalPass
+
     if not isinstance(half, LocalPass):
         return steps
     each = (steps or s.batches.steps or s.batches.epochs * -(-samples // s.batches.size) for s in half.work())

@@ -13,15 +13,14 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from fedfleet.core.container import packed, unpacked
 from fedfleet.core.errors import BadInput, Refused, RunFailed
-from fedfleet.core.records import Slots
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire.framing import crc32c, framed, opened
+
+if TYPE_CHECKING:  # tensors are for those who work; numpy is a third of the memory of a device that waits
+    from fedfleet.core.records import Slots
 
 _IDENTITY, _REPORT, _LOCK = "identity.json", "report.bin", "lock"
 _MEMORY = re.compile(r"(\d+)-([0-9a-f]{8})\.safetensors")
@@ -117,13 +116,18 @@ class Store:
 
     def remember(self, task: int, slots: Slots) -> None:
         """Keep what the client will remember if the report of this task is folded."""
+        import numpy as np
+
+        from fedfleet.core.container import packed
+
         flat = {f"{slot}|{name}": leaf for slot, tree in slots.items() for name, leaf in tree.items()}
         names: Any = np.frombuffer(json.dumps(list(slots)).encode(), np.uint8)
         data = packed({**flat, _SLOTS: names})
-        for old in self._memories().get(task, []):
-            if old.name != _memory_name(task, data):
-                old.unlink(missing_ok=True)
+        before = self._memories().get(task, [])
         self._write(self.folder / "memory" / _memory_name(task, data), data)
+        for old in before:
+            if old.name != _memory_name(task, data):  # the same task trained once more, with another end
+                old.unlink(missing_ok=True)
 
     def memory(self, task: int) -> Slots:
         """What the client remembers, if the report of this task was the last one that was folded (-1: none was); what is older
@@ -143,7 +147,8 @@ class Store:
 
     def _memories(self) -> dict[int, list[Path]]:
         found: dict[int, list[Path]] = {}
-        for path in sorted((self.folder / "memory").iterdir()):
+        newest_first = sorted((self.folder / "memory").iterdir(), key=lambda p: -p.stat().st_mtime_ns)
+        for path in newest_first:
             match = _MEMORY.fullmatch(path.name)
             if match is not None:
                 found.setdefault(int(match[1]), []).append(path)
@@ -220,6 +225,8 @@ def _memory_name(task: int, data: bytes) -> str:
 
 
 def _slots(data: bytes) -> Slots:
+    from fedfleet.core.container import unpacked
+
     tree = unpacked(data)
     found: dict[str, dict[str, Any]] = {slot: {} for slot in json.loads(tree.pop(_SLOTS).tobytes())}
     for name, leaf in tree.items():

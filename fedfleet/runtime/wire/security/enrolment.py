@@ -3,7 +3,8 @@
 The rules, in the order in which they are asked:
 1. Whoever shows the secret of the device that holds a place is that device, and keeps place and generation.
 2. Whoever repeats an attempt whose answer was lost (same random bytes, same token) gets the answer again.
-3. A token must be good (`tokens.why_not`); without one, enrolment must be open. One use is counted per place given.
+3. A token must be good (`tokens.why_not`); without one, enrolment must be open, and not to a device that was put out. One use is
+   counted per place given. A secret of another run is worth nothing, and does no harm.
 4. A token that names a client gives that place, also if it is taken: the newcomer takes it over, and the secret of the earlier
    device holds no more. So a lost device is replaced, and nobody else can push a device out.
 5. Any other token gives a place that is free: the one asked for, else the first that nobody ever had, else one that was revoked.
@@ -148,15 +149,21 @@ class Registry:
             return Admitted(wants, int(self.generations[wants]), False)
         if (earlier := self._attempted(request)) is not None:
             return self._answered_before(*earlier)
-        if request.secret and not request.token:
-            return Refusal("the secret that the device shows holds no more; enrol it anew with a token")
+        if not request.token and wants is not None and self._held_once(wants, request.secret):
+            return Refusal("the device was put out, and its secret holds no more; enrol it anew with a token")
         why, token = self._uninvited(request, now)
         if why is not None:
             return Refusal(why)
         place = self._place(wants, token)
         if isinstance(place, Refusal):
-            return place
+            stale = " (it remembers another run: an empty --store lets it begin anew)" if request.secret else ""
+            return Refusal(place.sentence + stale)
         return self._give(place, request, token, now, peer)
+
+    def _held_once(self, client: int, secret: bytes) -> bool:
+        """Whether a device held this place with this secret and was put out; any other secret is worth nothing."""
+        earlier = range(1, int(self.generations[client])) if client < self.terms.clients else ()
+        return any(check_secret(self._key, client, generation, secret) for generation in earlier)
 
     def _place(self, wants: int | None, token: Token | None) -> int | Refusal:
         """Which place a newcomer gets (rules 4 and 5)."""

@@ -17,7 +17,7 @@ STEPS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("+ streaming fold", {"streaming": True}),
     ("+ durability", {"durable": True}),
 )
-_SHOWN = ("round_seconds", "updates_per_second", "peak_rss_mb", "server_cpu_ms_per_update", "failed_calls")
+_SHOWN = ("round_seconds", "updates_per_second", "peak_rss_mb", "cpu_ms_per_update", "failed_calls")
 
 
 def steps_of(stress: Stress) -> Iterator[tuple[str, Stress]]:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import grpc
@@ -24,6 +24,7 @@ from google_crc32c import extend as extended
 from fedfleet.core.errors import Refused
 from fedfleet.runtime.wire.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
 from fedfleet.runtime.wire.framing import CHUNK, SMALL, crc32c, framed, opened, path_of
+from fedfleet.runtime.wire.security.secrets import run_key, secret_of
 from fedfleet.runtime.wire.stress.children import heard, say
 from fedfleet.runtime.wire.stress.latency import Latency
 from fedfleet.runtime.wire.stress.plan import dummy_update
@@ -31,6 +32,7 @@ from fedfleet.runtime.wire.stress.reaching import Reached, channel_to
 
 _AGAIN = 0.2  # seconds before a call that failed is tried again, at first
 _LONGEST = 5.0
+_NOT_HELD = 0.5  # seconds, where a client should wait on the line and this process has no line left
 _TRIES = 30  # of handing in one report
 _CALL_SECONDS = 120.0  # after which a call counts as lost
 _HANDED = {Receipt.SAFE, Receipt.REFUSED, Receipt.UNWANTED}
@@ -49,7 +51,7 @@ class Load:
     in_flight: int = 64
     waiting: int = 256
     channels: int = 8
-    certificate: str = ""
+    ca: str = ""  # that the server's certificate is trusted by; "": no TLS
 
 
 @dataclass(slots=True)
@@ -59,6 +61,7 @@ class Tally:
     updates: int = 0
     checks: int = 0
     fetched_bytes: int = 0
+    cpu_seconds: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter[str])
     failures: Counter[str] = field(default_factory=Counter[str])
     check: Latency = field(default_factory=Latency)
@@ -102,12 +105,13 @@ class Generator:
         self._update = dummy_update(load.payload_bytes)
         self._crc = crc32c(self._update)
         self._chunks = [self._update[i : i + CHUNK] for i in range(0, len(self._update), CHUNK)]
+        self._held = 0  # calls that the server may hold now
         self._known: set[str] = set()  # models whose bytes were checked
         self._turns: set[asyncio.Task[None]] = set()
         self._open()
 
     def _open(self) -> None:
-        reach = Reached(self.load.address, self.load.certificate)
+        reach = Reached(self.load.address, self.load.ca)
         self._channels = [channel_to(reach) for _ in range(self.load.channels)]
         self._check = [channel.unary_unary(path_of("Check")) for channel in self._channels]
         self._hand = [channel.unary_unary(path_of("Hand")) for channel in self._channels]
@@ -169,14 +173,24 @@ class Generator:
         if answer.HasField("over"):
             self.over.set()
         else:
-            self._line.join(client, perf_counter() + answer.later.seconds)
+            self._line.join(client, perf_counter() + self._back(answer.later.seconds))
+
+    def _back(self, seconds: float) -> float:
+        """When to come back: at once means on a call that may be held, of which there are only so many."""
+        return seconds if seconds or self._held < self.load.waiting else _NOT_HELD
 
     async def _checked(self, caller: Caller) -> tuple[Answer, memoryview]:
         """Check in: the answer and what came with it; the time for which the server held the call does not count."""
         start = perf_counter()
         self.tally.checks += 1
-        call = self._check[caller.client % len(self._check)]
-        answer, payload = opened(await call(framed(CheckIn(caller=caller, hold=True)), timeout=_CALL_SECONDS), Answer)
+        hold = self._held < self.load.waiting
+        self._held += hold
+        try:
+            call = self._check[caller.client % len(self._check)]
+            said = await call(CheckIn(caller=caller, hold=hold).SerializeToString(), timeout=_CALL_SECONDS)
+        finally:
+            self._held -= hold
+        answer, payload = opened(said, Answer)
         self.tally.check.add(perf_counter() - start - answer.work.held_seconds)
         return answer, payload
 
@@ -258,7 +272,9 @@ async def generate(load: Load, secret: Callable[[int], bytes], started: Callable
     await asyncio.to_thread(started)
     ended = asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     ended.add_done_callback(lambda _: generator.over.set())
+    before = process_time()
     await generator.attend()
+    generator.tally.cpu_seconds = process_time() - before
     await generator.close()
     return generator.tally
 
@@ -270,6 +286,7 @@ def shown(tally: Tally) -> dict[str, Any]:
         "updates": tally.updates,
         "checks": tally.checks,
         "fetched_bytes": tally.fetched_bytes,
+        "cpu_seconds": tally.cpu_seconds,
         "statuses": dict(tally.statuses),
         "failures": dict(tally.failures),
         **kept,
@@ -283,11 +300,9 @@ def told(load: Load) -> dict[str, Any]:
 
 def main() -> None:
     """Read a load, wait for the start, be its clients, answer with the tally."""
-    from fedfleet.runtime.wire.security.secrets import run_key, secret_of
-
     load = Load(**heard())
     key = run_key(Path(load.key))
-    say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 0), heard)))})
+    say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 1), heard)))})
 
 
 if __name__ == "__main__":

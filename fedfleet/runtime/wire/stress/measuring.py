@@ -10,16 +10,18 @@ import os
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.runtime.wire.framing import SMALL
+from fedfleet.runtime.wire.security.certificates import Asked, make_certificates, today
 from fedfleet.runtime.wire.stress.children import Child
 from fedfleet.runtime.wire.stress.generator import Load, told
 from fedfleet.runtime.wire.stress.latency import joined
 from fedfleet.runtime.wire.stress.memory import Seen, Watch
 from fedfleet.runtime.wire.stress.plan import Dummy
-from fedfleet.runtime.wire.stress.raw import Raw, raw_rates
+from fedfleet.runtime.wire.stress.raw import Raw, RawRate, raw_rates
 
 _GENERATOR = "fedfleet.runtime.wire.stress.generator"
 _HOST = "fedfleet.runtime.wire.stress.host"
@@ -27,7 +29,15 @@ _STARTING = 120.0  # seconds within which a process must be ready
 _ENDING = 60.0
 _SLOWEST = 5e6  # bytes a second and direction that any machine should move: slower, and the run counts as stuck
 _CHANNELS = 8
-_MOST_WAITING = 1000  # calls that a fleet leaves open for the server to answer when there is work
+_MOST_WAITING = 4096  # calls that a fleet leaves open for the server to answer when there is work
+
+
+class Keys(NamedTuple):
+    """Files of a server's certificate and key, and of the authority that its devices trust ("": no TLS)."""
+
+    certificate: str = ""
+    key: str = ""
+    ca: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +74,7 @@ class Outcome:
     committed: list[float]
     tallies: list[dict[str, Any]]
     seen: Seen
-    raw: dict[str, float]
+    raw: dict[str, RawRate]
 
 
 def stressed(asked: Stress) -> Outcome:
@@ -73,12 +83,12 @@ def stressed(asked: Stress) -> Outcome:
     _check(stress)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedfleet-stress-", ignore_cleanup_errors=True))
-        keys = _certified(folder) if stress.tls else ("", "")
+        keys = _certified(folder) if stress.tls else Keys()
         before = _raw(stress, keys)
         host = stack.enter_context(Child(stress.host, _hosting(stress, folder, keys)))
         at = host.answer(_STARTING)
         watch = stack.enter_context(Watch(host.pid))
-        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in _loads(stress, at, keys[0])]
+        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in _loads(stress, at, keys.ca)]
         for load in loads:
             load.answer(_STARTING)
         for load in loads:
@@ -92,7 +102,11 @@ def stressed(asked: Stress) -> Outcome:
         after = _raw(stress, keys)
     if len(committed) < stress.dummy.rounds:
         raise RunFailed(f"stress: {len(committed)} of {stress.dummy.rounds} rounds made a model; {_troubles(tallies)}")
-    return Outcome(stress, committed, tallies, seen, {form: (before[form] + after[form]) / 2 for form in before})
+    return Outcome(stress, committed, tallies, seen, {form: _middle(before[form], after[form]) for form in before})
+
+
+def _middle(before: RawRate, after: RawRate) -> RawRate:
+    return RawRate((before.per_second + after.per_second) / 2, (before.cpu_ms + after.cpu_ms) / 2)
 
 
 def _check(stress: Stress) -> None:
@@ -104,7 +118,7 @@ def _check(stress: Stress) -> None:
         )
 
 
-def _raw(stress: Stress, keys: tuple[str, str]) -> dict[str, float]:
+def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
     """Raw gRPC with as many processes, calls and bytes; nothing where nobody asked."""
     if not stress.raw:
         return {}
@@ -115,19 +129,19 @@ def _raw(stress: Stress, keys: tuple[str, str]) -> dict[str, float]:
     )))  # fmt: skip
 
 
-def _hosting(stress: Stress, folder: str, keys: tuple[str, str]) -> dict[str, Any]:
+def _hosting(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
     """What the server's process is told first."""
     flags = ("transmitters", "durable", "encode_once", "streaming")
     return {
         "dummy": asdict(stress.dummy),
         "folder": folder,
-        "certificate": keys[0],
-        "certificate_key": keys[1],
+        "certificate": keys.certificate,
+        "certificate_key": keys.key,
         **{name: getattr(stress, name) for name in flags},
     }
 
 
-def _loads(stress: Stress, at: dict[str, Any], certificate: str) -> list[Load]:
+def _loads(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
     """Clients dealt out to generators like cards."""
     clients, n = stress.dummy.clients, stress.generators
     waiting = min(_MOST_WAITING, clients) // n
@@ -142,7 +156,7 @@ def _loads(stress: Stress, at: dict[str, Any], certificate: str) -> list[Load]:
             max(1, stress.in_flight // n),
             waiting,
             max(1, _CHANNELS // n),
-            certificate,
+            ca,
         )  # fmt: skip
         for i in range(n)
     ]
@@ -169,9 +183,10 @@ def summed(many: Any) -> dict[str, int]:
     return total
 
 
-def _certified(folder: str) -> tuple[str, str]:
-    """A certificate for the loopback that trusts itself, and its key."""
-    raise BadInput(f"--tls: no certificate can be made in {folder} yet")
+def _certified(folder: str) -> Keys:
+    """A certificate of the loopback and its key, and the authority that devices trust."""
+    made = make_certificates(Path(folder) / "tls", Asked(hosts=("127.0.0.1", "localhost")), today())
+    return Keys(str(made.certificate), str(made.key), str(made.ca))
 
 
 def answer_of(outcome: Outcome) -> dict[str, Any]:
@@ -179,7 +194,7 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
     stress, dummy, tallies = outcome.stress, outcome.stress.dummy, outcome.tallies
     seconds = [end - begin for begin, end in zip([0.0, *outcome.committed], outcome.committed, strict=False)]
     rate = dummy.per_commit * (len(seconds) - 1) / max(sum(seconds[1:]), 1e-9)
-    raw = max(outcome.raw.values(), default=0.0)
+    raw, raw_cpu = max(outcome.raw.values(), default=RawRate(0.0, 0.0))
     updates = max(1, sum(tally["updates"] for tally in tallies))
     waits = {
         f"{name}_ms": {f"p{round(share * 100)}": round(latency.quantile(share) * 1e3, 2) for share in (0.5, 0.99)}
@@ -200,9 +215,14 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
         "generators": stress.generators,
         "in_flight": stress.in_flight,
         "share_of_raw": round(rate / raw, 3) if raw else None,
-        "raw_forms": {form: round(value, 2) for form, value in outcome.raw.items()},
+        "raw_forms": {form: round(value.per_second, 2) for form, value in outcome.raw.items()},
         "base_rss_mb": round(outcome.seen.base_mb, 1),
-        "server_cpu_ms_per_update": round(outcome.seen.cpu_seconds * 1e3 / updates, 3),
+        "cpu_ms_per_update": {
+            "server": round(outcome.seen.cpu_seconds * 1e3 / updates, 3),
+            "processor": round(outcome.seen.first_cpu_seconds * 1e3 / updates, 3),
+            "generators": round(sum(tally["cpu_seconds"] for tally in tallies) * 1e3 / updates, 3),
+            "raw_grpc": round(raw_cpu, 3),
+        },
         "calls_per_update": round((sum(t["checks"] for t in tallies) + sum(summed(t["statuses"] for t in tallies).values())) / updates, 2),
         **waits,
         "receipts": summed(tally["statuses"] for tally in tallies),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput
@@ -59,27 +59,33 @@ def _children(pid: int) -> list[int]:
 
 @dataclass(slots=True)
 class Seen:
-    """What a watch has seen so far: the first and the largest sum of memory, and processor time by process."""
+    """What a watch has seen so far: the first and the largest sum of memory, and processor time by process since the first look."""
 
     base_mb: float = 0.0
     peak_mb: float = 0.0
     samples: int = 0
-    cpu: dict[int, float] | None = None
+    cpu: dict[int, float] = field(default_factory=dict[int, float])
+    before: dict[int, float] = field(default_factory=dict[int, float])
 
     @property
     def cpu_seconds(self) -> float:
-        """Of all processes that were ever seen."""
-        return sum((self.cpu or {}).values())
+        """Of all processes that were ever seen, since they were watched."""
+        return sum(self.cpu.values()) - sum(self.before.values())
+
+    @property
+    def first_cpu_seconds(self) -> float:
+        """Of the process from which the others descend."""
+        return next((used - self.before.get(pid, 0.0) for pid, used in self.cpu.items()), 0.0)
 
     def look(self, pids: Iterable[int]) -> None:
         """Take one sample of all these processes."""
-        cpu = self.cpu = self.cpu or {}
         total = 0
         for pid in pids:
             total += pss_bytes(pid)
-            cpu[pid] = max(cpu.get(pid, 0.0), cpu_seconds(pid))
+            self.cpu[pid] = max(self.cpu.get(pid, 0.0), cpu_seconds(pid))
+        if not self.samples:
+            self.base_mb, self.before = total / _MB, dict(self.cpu)
         self.samples += 1
-        self.base_mb = self.base_mb or total / _MB
         self.peak_mb = max(self.peak_mb, total / _MB)
 
 

@@ -14,12 +14,13 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import grpc
 
 from fedfleet.runtime.wire.framing import CHUNK
 from fedfleet.runtime.wire.stress.children import Child, heard, say
+from fedfleet.runtime.wire.stress.memory import cpu_seconds
 from fedfleet.runtime.wire.stress.reaching import CHANNEL, SERVER, Reached, channel_to, credentials_for
 
 Form = Literal["unary", "stream"]
@@ -39,10 +40,18 @@ class Raw:
     channels: int = 8
     certificate: str = ""
     key: str = ""
+    ca: str = ""
 
 
-def raw_rates(raw: Raw) -> dict[Form, float]:
-    """Updates per second of each form."""
+class RawRate(NamedTuple):
+    """Updates per second, and the processor time of each in all processes together."""
+
+    per_second: float
+    cpu_ms: float
+
+
+def raw_rates(raw: Raw) -> dict[Form, RawRate]:
+    """What each form reaches."""
     with ExitStack() as stack:
         kept = stack.enter_context(reserved())
         port = kept.getsockname()[1]
@@ -56,14 +65,18 @@ def raw_rates(raw: Raw) -> dict[Form, float]:
         loads = [stack.enter_context(Child(__name__, told)) for _ in range(raw.generators)]
         for load in loads:
             load.answer(_PATIENCE)
-        return {form: _rate(loads, form, raw.seconds) for form in ("unary", "stream")}
+        pids = [child.pid for child in (*servers, *loads)]
+        return {form: _rate(loads, form, raw.seconds, pids) for form in ("unary", "stream")}
 
 
-def _rate(loads: list[Child], form: Form, seconds: float) -> float:
+def _rate(loads: list[Child], form: Form, seconds: float, pids: list[int]) -> RawRate:
+    before = sum(map(cpu_seconds, pids))
     for load in loads:
         load.tell({"form": form})
     answers = [load.answer(seconds + _PATIENCE) for load in loads]
-    return sum(answer["updates"] / answer["seconds"] for answer in answers)
+    used = sum(map(cpu_seconds, pids)) - before
+    rate = sum(answer["updates"] / answer["seconds"] for answer in answers)
+    return RawRate(rate, used * 1e3 / max(1, sum(answer["updates"] for answer in answers)))
 
 
 def reserved() -> socket.socket:
@@ -153,7 +166,7 @@ class _Calls:
 
 
 async def _load(told: dict[str, Any]) -> None:
-    reach = Reached(told["address"], told["certificate"])
+    reach = Reached(told["address"], told["ca"])
     channels = [channel_to(reach, CHANNEL) for _ in range(told["channels"])]
     calls = [_Calls(channel, told["nbytes"]) for channel in channels]
     await asyncio.gather(*(channel.channel_ready() for channel in channels))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import grpc
 
 from fedfleet.runtime.wire.framing import CHANNEL_OPTIONS
+from fedfleet.runtime.wire.security.tls import ClientFiles, ServerFiles, client_credentials, server_credentials
 
 _SIZES = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
 SERVER = (*_SIZES, ("grpc.so_reuseport", 1))
@@ -17,22 +18,19 @@ CHANNEL = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1), ("grpc.use
 
 
 class Reached(NamedTuple):
-    """A server, and the certificate by which it is trusted ("": no TLS)."""
+    """A server, and the authority by which it is trusted ("": no TLS)."""
 
     address: str
-    certificate: str = ""
+    ca: str = ""
 
 
 def channel_to(reach: Reached, options: Sequence[tuple[str, Any]] = CHANNEL) -> grpc.aio.Channel:
     """A connection of its own to a server."""
-    if not reach.certificate:
+    if not reach.ca:
         return grpc.aio.insecure_channel(reach.address, options=options)
-    trusted = grpc.ssl_channel_credentials(Path(reach.certificate).read_bytes())
-    return grpc.aio.secure_channel(reach.address, trusted, options=options)
+    return grpc.aio.secure_channel(reach.address, client_credentials(ClientFiles(Path(reach.ca))), options=options)
 
 
 def credentials_for(certificate: str, key: str) -> grpc.ServerCredentials | None:
     """What a server shows; None without TLS."""
-    if not certificate:
-        return None
-    return grpc.ssl_server_credentials([(Path(key).read_bytes(), Path(certificate).read_bytes())])
+    return server_credentials(ServerFiles(Path(certificate), Path(key))) if certificate else None

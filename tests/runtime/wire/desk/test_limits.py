@@ -110,3 +110,22 @@ def test_who_is_shut_out_is_not_forgotten_by_a_crowd():
     for i in range(100):
         door.call(i, 0.0)
     assert door.call("bad", 0.0) is not None
+
+
+def test_the_one_that_was_silent_for_longest_is_forgotten():
+    door = Door(Limits(peers=2, calls=Rate(0.0, 1.0)))
+    for peer in ("a", "b"):
+        door.call(peer, 0.0)
+    assert door.call("a", 0.0) is not None
+    assert door.call("c", 0.0) is None  # b was silent for longer
+    assert door.call("a", 0.0) is not None
+    assert door.call("b", 0.0) is None
+
+
+def test_closing_what_was_never_open_gives_nothing():
+    door = Door(Limits(all_bytes=10))
+    door.open("a", 0.0, streams=1, nbytes=6)
+    door.close("b", nbytes=5)
+    door.close("a", nbytes=100)
+    assert door.bytes_in_flight == 0
+    assert door.open("a", 0.0, nbytes=11) is not None

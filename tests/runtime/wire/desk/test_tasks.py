@@ -129,6 +129,59 @@ def test_a_task_released_past_its_lease_ends_at_the_next_look():
     assert [o.task for o in made.expire(200.0)[1]] == [0]
 
 
+def test_a_release_counts_again_among_later_leases():
+    made = table(7)
+    made.send(1, np.array([7]), np.array([10.0]), 500.0)
+    made.judge(claim(), 1.0)
+    made.expire(200.0)
+    made.send(2, np.array([7]), np.array([10.0]), 150.0)
+    made.expire(200.0)
+    assert made.next_expiry() == 500.0  # what is over is not looked for again
+    made.release(0, [])
+    assert made.next_expiry() == 100.0
+
+
+def test_a_strike_after_a_release_is_not_the_same_bytes_as_the_good_report():
+    made = table(7)
+    made.judge(claim(crc=1, fault="not finite"), 1.0)
+    made.judge(claim(crc=2), 1.0)
+    made.release(0, [])
+    assert made.judge(claim(crc=2, weight=99.0), 1.0).kind == Kind.RETRY
+
+
+def test_declining_what_was_handed_in_changes_nothing():
+    made = table(7)
+    made.judge(claim(), 1.0)
+    assert made.judge(claim(declined="no"), 1.0).kind == Kind.AGAIN
+    assert made.phase(0) == Phase.GRANTED
+
+
+def test_what_was_handed_in_outlives_its_transmitter_and_is_on_no_other_disk():
+    made = table(7, 7, 7)
+    for task in range(3):
+        made.judge(claim(task=task), 1.0)
+    made.safe([0])
+    made.hand_in([0, 1])
+    assert made.unsafe(range(3)) == [2]
+    assert made.release(0, [0]) == [2]  # a snapshot may still hold what was handed in
+    assert made.release(1, [0, 1]) == []
+    assert made.judge(claim(task=1), 2.0).kind == Kind.SAFE
+    made.settle([0, 1], folded=True)
+    assert made.phase(1) == Phase.FOLDED
+
+
+def test_ids_that_were_given_once_are_no_strangers_after_a_restart():
+    made = Tasks()
+    made.reopen(Phase.OPEN, np.array([4]), np.array([7]), 10.0, 100.0)
+    assert made.judge(claim(task=9), 1.0).kind == Kind.STRANGER
+    made.sent_before(10)
+    made.sent_before(3)
+    assert made.judge(claim(task=9), 1.0).kind == Kind.LATE
+    assert made.judge(claim(task=10), 1.0).kind == Kind.STRANGER
+    made.send(10, np.array([7]), np.array([10.0]), 100.0)
+    assert made.judge(claim(task=10), 1.0).kind == Kind.GRANT
+
+
 def test_a_released_task_is_granted_again_to_whatever_comes():
     made = table(7)
     made.judge(claim(crc=1), 1.0)
@@ -270,7 +323,7 @@ class Model(RuleBasedStateMachine):
             first = not it.grants and not it.heard_after and it.state != "refused"
             it.heard_after = True
             return Kind.LATE if first else Kind.AGAIN
-        if declined or crc != it.crc:
+        if declined or it.crc not in (None, crc):
             return Kind.AGAIN
         return {"granted": Kind.BUSY, "safe": Kind.SAFE, "folded": Kind.SAFE, "rejected": Kind.AGAIN}[it.state]
 
@@ -282,6 +335,7 @@ class Model(RuleBasedStateMachine):
             since_release = it.bad[it.fresh :] if it.state == "released" else it.bad
             same = bool(since_release) and since_release[-1] == crc
             it.bad.append(crc)
+            it.crc = crc
             if len(it.bad) < 3 and not same and self.now < it.until:
                 return Kind.RETRY
             it.end("refused")
@@ -308,7 +362,7 @@ class Model(RuleBasedStateMachine):
             it.state = "safe" if task in on_disk else "released"
             if task not in on_disk:
                 it.releases += 1
-                it.fresh = len(it.bad)
+                it.fresh, it.crc = len(it.bad), None
 
     @rule(picks=st.lists(st.integers(0, 99), max_size=3))
     def withdraw(self, picks):
@@ -316,6 +370,13 @@ class Model(RuleBasedStateMachine):
         for task in self.some(picks):
             if self.tasks[task].state in ("open", "granted", "released", "safe"):
                 self.tasks[task].end("withdrawn")
+
+    @rule(picks=st.lists(st.integers(0, 99), max_size=3))
+    def hand_in(self, picks):
+        self.made.hand_in(self.some(picks))
+        for task in self.some(picks):
+            if self.tasks[task].state in ("granted", "safe"):
+                self.tasks[task].state, self.tasks[task].at = "safe", "the processor"
 
     @rule(picks=st.lists(st.integers(0, 99), max_size=3), folded=st.booleans())
     def settle(self, picks, folded):
@@ -334,6 +395,8 @@ class Model(RuleBasedStateMachine):
         ]
         for task in due:
             self.tasks[task].end("lost" if task in lost else "refused")
+        again = self.made.next_expiry()
+        assert again is None or again > self.now
 
     @invariant()
     def agree(self):

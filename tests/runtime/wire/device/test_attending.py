@@ -334,7 +334,7 @@ def test_frozen_weights_are_fetched_once(fake, tmp_path):
 
 
 def test_a_signal_stops_a_device_that_waits_on_the_line(fake, tmp_path):
-    from fedfleet.app.runs.device import stopping
+    from fedfleet.runtime.wire.device.running import stopping
 
     release = threading.Event()
     check = fake.check

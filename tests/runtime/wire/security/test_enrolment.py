@@ -89,7 +89,7 @@ def test_every_wrong_token_is_refused_and_changes_nothing(db, opened):
     refused(registry.enrol(asks(token=late, client=5), 1.0, ""), "no client 5")
     refused(registry.enrol(asks(token=late, protocol=1), 1.0, ""), "same version")
     refused(registry.enrol(asks(), 1.0, ""), "with a token only")
-    refused(registry.enrol(asks(secret=bytes(32), client=0), 1.0, ""), "holds no more")
+    refused(registry.enrol(asks(secret=bytes(32), client=0), 1.0, ""), "with a token only")
     assert enrolments(db) == [] and sum(t.used for t in tokens(db)) == 0
 
 
@@ -104,9 +104,16 @@ def test_a_device_comes_back_as_itself_after_a_restart_and_without_a_token(opene
     assert opened(open=True).enrol(asks(client=2), 1.0, "") == Admitted(2, 1, True)
     again = opened()
     assert again.enrol(back(2), 2.0, "") == Admitted(2, 1, False)
-    refused(again.enrol(back(1), 2.0, ""), "holds no more")  # the secret of a place that nobody has
-    refused(again.enrol(back(2, 2), 2.0, ""), "holds no more")
-    refused(again.enrol(asks(client=1, secret=secret_of(KEY, 2, 1)), 2.0, ""), "holds no more")
+    refused(again.enrol(back(1), 2.0, ""), "with a token only")  # the secret of a place that nobody has
+    refused(again.enrol(back(2, 2), 2.0, ""), "with a token only")
+    refused(again.enrol(asks(client=1, secret=secret_of(KEY, 2, 1)), 2.0, ""), "with a token only")
+    refused(again.enrol(asks(client=99, secret=bytes(32)), 2.0, ""), "with a token only")
+
+
+def test_where_enrolment_is_open_a_secret_of_another_run_does_no_harm(opened):
+    registry = opened(open=True)
+    assert registry.enrol(asks(client=1, secret=bytes(32)), 1.0, "") == Admitted(1, 1, True)
+    refused(registry.enrol(asks(client=1, secret=b"x" * 32), 1.0, ""), "another device", "empty --store")
 
 
 def test_who_comes_back_spends_no_token(db, opened):

@@ -106,6 +106,14 @@ def test_labels_keep_uses_apart():
     assert len(made) == 4
 
 
+def test_what_devices_keep_stays_good_in_later_versions():
+    """A run that is resumed by another version must know its devices; these bytes never change."""
+    secret = secret_of(KEY, 3, 2)
+    assert nonce_of(KEY, 3).hex() == "934126db1f46d67cd521b276816030ce"
+    assert secret.hex() == "36698d6b37e32bc242ae70f93eb11e66eb9848adea2ad207f5d2ac003f5a4b46"
+    assert signed(secret, b"sheet").hex() == "cfee9124ecda6362f98e36f2114b89ef7dbbd946777989c562f509bb1e3e5c80"
+
+
 def test_no_text_shows_the_key(tmp_path):
     said = [repr(KEY), str(KEY), f"{KEY}", repr([KEY])]
     path = tmp_path / "run.key"

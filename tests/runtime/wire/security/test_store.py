@@ -40,6 +40,15 @@ def test_a_transaction_is_whole_or_nothing(db):
     assert enrolments(db) == []
 
 
+def test_what_was_read_in_a_transaction_stays_true_until_its_end(tmp_path, db):
+    other = sqlite3.connect(tmp_path / "devices.db", timeout=0.0, isolation_level=None)
+    with transaction(db):
+        assert enrolments(db) == []
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            other.execute(ROW, (1, 1))
+    other.close()
+
+
 def test_two_have_it_open_at_once(tmp_path, db):
     other = open_store(tmp_path / "devices.db")
     with transaction(other):

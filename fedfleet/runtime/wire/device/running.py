@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from fedfleet.runtime.wire.device.kit import Kit
     from fedfleet.runtime.wire.device.working import Fetch
 
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+# From a sheet, where own samples are, and how frozen weights are brought, to what a client trains with.
+KitMaker = Callable[[bytes, "Path | None", "Fetch"], "Kit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ class Here:
     trust: Trust = field(default_factory=Trust)
 
 
-def run_device(server: str, here: Here, wishes: Wishes, say: Callable[[str], None]) -> dict[str, Any]:
-    """Be one device of a served run; the answer says what it did. Stopped by a signal, it takes its leave first."""
-    for name in _ONE_THREAD:  # before torch is loaded: results must not depend on the number of threads
-        os.environ[name] = "1"
+def run_device(
+    server: str, here: Here, wishes: Wishes, make_kit: KitMaker, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Be one device of a served run; the answer says what it did. Stopped by SIGTERM, it takes its leave first."""
     split_address(server)
     wishes = with_samples(wishes, here.data)
     store = Store(here.store or usual_store(server, wishes.client))
@@ -60,7 +61,7 @@ def run_device(server: str, here: Here, wishes: Wishes, say: Callable[[str], Non
         line = Line(server, credentials_of(server, here.trust))
         try:
             with stopping():
-                device = Device(line, store, wishes, lambda sheet, fetch: _kit(sheet, here.data, fetch), say)
+                device = Device(line, store, wishes, lambda sheet, fetch: make_kit(sheet, here.data, fetch), say)
                 try:
                     did = device.attend()
                 except Stopped:
@@ -75,12 +76,6 @@ def run_device(server: str, here: Here, wishes: Wishes, say: Callable[[str], Non
     finally:
         store.close()
     return {"client": did.client, "tasks": did.tasks, "declined": did.declined, "reason": did.reason}
-
-
-def _kit(sheet: bytes, own: Path | None, fetch: Fetch) -> Kit:
-    from fedfleet.app.assemble.sheet import kit_from  # with the first work, and not before: it loads torch
-
-    return kit_from(sheet, own, fetch)
 
 
 def with_samples(wishes: Wishes, data: Path | None) -> Wishes:

@@ -1,0 +1,91 @@
+"""How a server stops: no new work, uploads in flight end, everything is snapshot, then it closes; all within bounded seconds.
+
+Pure: the processor keeps a `Drain`, tells it what is left at every turn of its loop, and does what the phase says. Whatever it
+leaves out costs devices a retry and no report: what was acknowledged is on disk already, and what was not they send again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+DEFAULT_SECONDS = 20.0  # orchestrators give 30 before they kill
+SNAPSHOT_SHARE = 0.25  # of the seconds, kept for the snapshot
+
+
+class Phase(IntEnum):
+    """What a server is about; it only ever goes forward."""
+
+    SERVING = 0
+    RECEIVING = 1  # no new work and no new device; uploads that began may end, and reports may still be handed in
+    SNAPSHOTTING = 2  # no report either; transmitters make everything safe that was granted
+    CLOSING = 3  # transmitters are told to go; checkpoint, journal and folder are closed
+    CLOSED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is still under way: uploads that began, granted reports that are not safe yet, transmitters that live."""
+
+    uploads: int = 0
+    unsafe: int = 0
+    transmitters: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """A phase, and until when it may last; `hurried` after a second signal."""
+
+    phase: Phase = Phase.SERVING
+    until: float = float("inf")
+    seconds: float = DEFAULT_SECONDS
+    hurried: bool = False
+
+
+def signalled(drain: Drain, now: float) -> Drain:
+    """A signal to stop: the first begins the drain, the second ends it at once.
+
+    >>> once = signalled(Drain(), 100.0)
+    >>> once.phase.name, once.until, signalled(once, 101.0).phase.name
+    ('RECEIVING', 115.0, 'CLOSING')
+    """
+    if drain.phase is Phase.SERVING:
+        return replace(drain, phase=Phase.RECEIVING, until=now + drain.seconds * (1.0 - SNAPSHOT_SHARE))
+    return replace(drain, phase=max(drain.phase, Phase.CLOSING), until=now, hurried=True)
+
+
+def advanced(drain: Drain, left: Left, now: float) -> Drain:
+    """The phase that follows from what is left and from the time; a phase whose work is done, or whose time is up, ends."""
+    over = now >= drain.until
+    match drain.phase:
+        case Phase.RECEIVING if over or not left.uploads:
+            return replace(drain, phase=Phase.SNAPSHOTTING, until=now + drain.seconds * SNAPSHOT_SHARE)
+        case Phase.SNAPSHOTTING if over or not left.unsafe:
+            return replace(drain, phase=Phase.CLOSING, until=now + 1.0)
+        case Phase.CLOSING if over or not left.transmitters:
+            return replace(drain, phase=Phase.CLOSED, until=now)
+        case _:
+            return drain
+
+
+def gives_work(drain: Drain) -> bool:
+    """Whether devices may enrol and get work."""
+    return drain.phase is Phase.SERVING
+
+
+def takes_reports(drain: Drain) -> bool:
+    """Whether reports are still granted."""
+    return drain.phase <= Phase.RECEIVING
+
+
+def said(drain: Drain) -> str:
+    """What a person is told."""
+    match drain.phase:
+        case Phase.SERVING:
+            return ""
+        case Phase.RECEIVING:
+            return "stopping: uploads under way may end; once more to stop at once"
+        case Phase.SNAPSHOTTING:
+            return "stopping: reports are being made safe"
+        case Phase.CLOSING | Phase.CLOSED:
+            return "stopping: closing; go on with --resume"
