@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, SigningKey, answer, warn
+from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, answer, warn
 from fedfleet.core.limits import MOST_CLIENTS
 
 _SECURITY, _PACE, _MACHINE = "Who may come in", "Waiting for devices", "The machine"
@@ -93,21 +93,47 @@ def serve(
             "--keep-reports", rich_help_panel=_MACHINE, help="Spool what devices send until its commit is made."
         ),
     ] = False,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            rich_help_panel=_MACHINE,
+            help="Tell figures and health over HTTP here, without encryption: /metrics, /healthz, /readyz. Default: nowhere.",
+        ),
+    ] = "",
+    drain_seconds: Annotated[
+        float,
+        typer.Option(
+            min=0.0, rich_help_panel=_MACHINE, help="After SIGTERM: for how long uploads under way may go on."
+        ),
+    ] = 20.0,
+    log_level: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=_MACHINE, help="What goes to wire/log.jsonl of the run: debug, info, warning or error."
+        ),
+    ] = "info",
     sign: SigningKey = None,
     as_json: AsJson = False,
 ) -> None:
     """Serve a run to real devices over gRPC. What it acknowledges is on disk: killed, it goes on with --resume."""
     from fedfleet.app.pages.report import write_report
     from fedfleet.app.runs.network import door_of, serve_run
+    from fedfleet.app.terminal.choices import one_of
     from fedfleet.app.terminal.text import shown_run
-    from fedfleet.runtime.wire.options import Serve
+    from fedfleet.runtime.wire.options import LEVELS, Serve
+    from fedfleet.runtime.wire.serving import Stopped
 
     options = Serve(
         address=address, devices=devices or 0, patience=patience, lease=lease, evaluate=evaluate,
         evaluate_seconds=evaluate_seconds, transmitters=transmitters, hold=hold, keep_reports=keep_reports,
+        metrics=metrics, drain_seconds=drain_seconds, log_level=one_of("--log-level", log_level, LEVELS), quiet=as_json,
     )  # fmt: skip
     door = door_of(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
-    done = serve_run(spec, words or [], out, options, door, resume=resume, key=sign)
+    try:
+        done = serve_run(spec, words or [], out, options, door, resume=resume, key=sign)
+    except Stopped as why:
+        raise Interrupted(f"{why}; what it acknowledged is on disk: go on with the same command and --resume") from None
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
     warn(done.metrics["warnings"])

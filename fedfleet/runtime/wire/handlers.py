@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.spending import STAGES
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.framing import (
@@ -25,18 +26,20 @@ from fedfleet.runtime.wire.framing import (
     framed,
     opened,
     parsed,
+    split_address,
 )
 from fedfleet.runtime.wire.judging.asking import judges
+from fedfleet.runtime.wire.operations.counting import count_call, count_received
 from fedfleet.runtime.wire.partials import Partials
 from fedfleet.runtime.wire.security.foreign import kept_stats, shown
-from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret
+from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret, check_status_token
+from fedfleet.runtime.wire.security.tls import is_loopback
 from fedfleet.runtime.wire.taking import NOTHING, Taken, taken
 from fedfleet.runtime.wire.transmitter import Transmitter
 
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
 _STREAMS = 4096  # calls at once on one connection
-_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -226,7 +229,7 @@ class Handlers:
         return claim, found
 
     def _claim(self, client: int, head: pb.Report) -> inside.Claim:
-        stats, spent = kept_stats(head.stats).kept, kept_stats(head.spent).kept
+        stats, spent = kept_stats(head.stats, self._of.start.stats).kept, kept_stats(head.spent, STAGES).kept
         return inside.Claim(
             client=client, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c, weight=head.weight,
             names=[*stats, *spent], values=[*stats.values(), *spent.values()], stats=len(stats),
@@ -252,7 +255,12 @@ class Handlers:
     async def status(self, data: bytes, context: Context) -> bytes:
         """What the processor says of itself."""
         request = parsed(data, pb.StatusRequest)
-        del context, request
+        if not is_loopback(split_address(self._of.start.address)[0]) and not check_status_token(
+            self._of.key, request.token
+        ):
+            await context.abort(
+                grpc.StatusCode.PERMISSION_DENIED, "show the token of wire/status.token in the run's folder"
+            )
         told = await self._of.ask(lambda out, number: out.asking.append(inside.Asking(number=number)))
         return pb.StatusReply(json=told.json).SerializeToString()
 
@@ -277,28 +285,42 @@ def _receipt(status: int, reason: str, seconds: float = 0.0) -> bytes:
 
 def _observe(of: Transmitter, seconds: float) -> None:
     of.seconds += seconds
-    of.counters["receive_seconds_count"] += 1
-    for edge in _BUCKETS:
-        if seconds <= edge:
-            of.counters[f"receive_seconds_bucket/{edge:g}"] += 1
+    count_received(of.counters, seconds)
+
+
+@asynccontextmanager
+async def _counted(of: Transmitter, name: str, context: Context) -> AsyncIterator[None]:
+    """What is foreign or strange becomes a status; how the call ended is counted."""
+    code = "UNKNOWN"
+    try:
+        yield
+        code = "OK"
+    except Stranger as wrong:
+        of.counters["strangers"] += 1
+        code = "UNAUTHENTICATED"
+        await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
+    except Slow as wrong:
+        of.counters["slowed"] += 1
+        code = "RESOURCE_EXHAUSTED"
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
+    except Refused as wrong:
+        of.counters["malformed"] += 1
+        code = "INVALID_ARGUMENT"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
+    except grpc.aio.AbortError:  # the method itself said why
+        code = _name_of(context.code())
+        raise
+    except (asyncio.CancelledError, GeneratorExit):  # the device hung up
+        code = "CANCELLED"
+        raise
+    finally:
+        count_call(of.counters, name, code)
 
 
 def _guarded(of: Transmitter, name: str, method: Callable[..., Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
-    """The method, with what is foreign or strange turned into a status and counted."""
-
     async def call(data: Any, context: Context) -> bytes:
-        of.counters[f"calls/{name}"] += 1
-        try:
+        async with _counted(of, name, context):
             return await method(data, context)
-        except Stranger as wrong:
-            of.counters["strangers"] += 1
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
-        except Slow as wrong:
-            of.counters["slowed"] += 1
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
-        except Refused as wrong:
-            of.counters["malformed"] += 1
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
         raise AssertionError("abort raises")
 
     return call
@@ -306,18 +328,15 @@ def _guarded(of: Transmitter, name: str, method: Callable[..., Awaitable[bytes]]
 
 def _guarded_stream(of: Transmitter, name: str, method: Callable[..., AsyncIterator[bytes]]) -> Any:
     async def call(data: Any, context: Context) -> AsyncIterator[bytes]:
-        of.counters[f"calls/{name}"] += 1
-        try:
+        async with _counted(of, name, context):
             async for chunk in method(data, context):
                 yield chunk
-        except Stranger as wrong:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
-        except Slow as wrong:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
-        except Refused as wrong:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
 
     return call
+
+
+def _name_of(code: Any) -> str:
+    return code.name if isinstance(code, grpc.StatusCode) else "UNKNOWN"
 
 
 def method_handlers(handlers: Handlers, of: Transmitter) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,9 +18,10 @@ from fedfleet.runtime.wire.closing import closed, try_close
 from fedfleet.runtime.wire.desk.tasks import NOBODY, Claimed
 from fedfleet.runtime.wire.entries import Entered, entry_from
 from fedfleet.runtime.wire.gathering import Told
+from fedfleet.runtime.wire.operations.counting import heard as count
+from fedfleet.runtime.wire.operations.metrics import status_json
 from fedfleet.runtime.wire.security.admission import Admitted
 from fedfleet.runtime.wire.security.secrets import secret_of, signed
-from fedfleet.runtime.wire.telling import status
 
 if TYPE_CHECKING:
     from fedfleet.runtime.wire.processor import Processor
@@ -51,14 +51,21 @@ def hear(of: Processor, index: int, message: inside.ToProcessor) -> None:
     if message.enrolling:
         _enrol(of, index, list(message.enrolling))
     for asking in message.asking:
-        of.out(index).told.append(inside.Told(number=asking.number, json=json.dumps(status(of))))
+        of.out(index).told.append(inside.Told(number=asking.number, json=status_json(of.figures())))
     for part in message.closed:
         closed(of, index, part)
-    if message.counters:
-        of.counters[index] = dict(message.counters)
     of.strikes += len(message.strikes)
     for strike in message.strikes:
         of.saving.struck(strike.client, strike.reason)
+        of.log("warning", "an upload was damaged or wrongly addressed", device=strike.client, reason=strike.reason)
+
+
+def counted(of: Processor, index: int, message: inside.ToProcessor) -> None:
+    """Take in what a transmitter counted; in its next life it counts from 0 again."""
+    if message.counters:
+        assert of.tending is not None
+        of.counters[index] = dict(message.counters)
+        of.totals = count(of.totals, index, of.tending.all[index].deaths, of.counters[index])
 
 
 def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
@@ -130,7 +137,9 @@ def _enrol(of: Processor, index: int, asked: list[inside.Enrolling]) -> None:
             reply = pb.EnrolReply(client=found.client, secret=secret, sheet=sheet, run=of.served.name)
             reply.signature = signed(secret, sheet)
             answer.reply = reply.SerializeToString()
+            of.log("info", "a device enrolled", device=found.client, peer=one.peer)
         else:
             answer.refused = found.sentence
+            of.log("warning", "a device was not admitted", reason=found.sentence, peer=one.peer)
         of.out(index).enrolled.append(answer)
     revoke(of, of.served.registry.changed())

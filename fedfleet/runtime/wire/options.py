@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
 MIB = 1 << 20
+Level = Literal["debug", "info", "warning", "error"]
+LEVELS = get_args(Level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +20,8 @@ class Serve:
     of which `hold` may wait on the line at once, for `hold_seconds` each. `commit_seconds` is how long reports gather before they
     are made safe together. Without `durable` nothing is, and without `streaming` reports are folded at the commit and not when
     they come; `encode_once` is for measuring what it is worth. `keep_reports` spools what devices
-    sent even where the sum is enough.
+    sent even where the sum is enough. `metrics` is where figures and health are told over HTTP (empty: nowhere), `drain_seconds`
+    what a server takes at most to stop in order; a `quiet` one shows nothing on the terminal.
     """
 
     address: str = "127.0.0.1:50051"
@@ -38,6 +41,10 @@ class Serve:
     checkpoint_every: int = 1
     evaluate: str = "server"
     evaluate_seconds: float = 60.0
+    metrics: str = ""
+    drain_seconds: float = 20.0
+    log_level: Level = "info"
+    quiet: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,8 @@ class Start:
     """What a transmitter has to know before it listens; the first message that it gets.
 
     `sheet` says what reports must look like (see sums), `codecs` in which codes they may come, `codec_of` which client uses which
-    (none: plain tensors). `spool` and `stream` say where granted reports go.
+    (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of the names in
+    `stats` (None: whatever an opaque pass calls them).
     """
 
     index: int
@@ -67,7 +75,7 @@ class Start:
     codecs: list[list[dict[str, Any]]]
     codec_of: list[list[int]]
     tls: dict[str, str]
-    limits: dict[str, float]
+    stats: list[str] | None
 
 
 def start_bytes(start: Start) -> bytes:

@@ -28,8 +28,7 @@ from fedfleet.core.events import (
 )
 from fedfleet.core.records import Wave
 from fedfleet.engine.asking import asked_in_this_round
-from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.pending import pending
+from fedfleet.engine.coordinator import step
 from fedfleet.engine.state import Phase, RunState
 from fedfleet.runtime.acting import carry_out
 from fedfleet.runtime.foreseen import roster_of
@@ -41,9 +40,12 @@ from fedfleet.runtime.wire.desk.presence import Presence, ask_ready, askable, lo
 from fedfleet.runtime.wire.desk.tasks import Tasks
 from fedfleet.runtime.wire.gathering import Told
 from fedfleet.runtime.wire.guiding import Guiding
-from fedfleet.runtime.wire.hearing import hear, revoke
+from fedfleet.runtime.wire.hearing import counted, hear, revoke
 from fedfleet.runtime.wire.judgement import Judgement
 from fedfleet.runtime.wire.offering import Offering
+from fedfleet.runtime.wire.operations.counting import Totals, gone
+from fedfleet.runtime.wire.operations.logs import Log, no_log
+from fedfleet.runtime.wire.operations.metrics import Figures
 from fedfleet.runtime.wire.options import Serve
 from fedfleet.runtime.wire.refusals import Refusals
 from fedfleet.runtime.wire.saving import Saving
@@ -85,11 +87,14 @@ class Processor:
         self.inbox: deque[Callable[[], None]] = deque()
         self.order = 0
         self.counters: dict[int, dict[str, float]] = {}
+        self.totals = Totals()  # the same of all transmitters that ever were
         self.strikes = 0
         self.ended: str = ""
         self.done: asyncio.Future[None] | None = None
         self.worker = ThreadPoolExecutor(1, "fedfleet-commit")
         self.hear_of: Callable[[Sequence[Event]], None] | None = served.watch
+        self.log: Log = no_log
+        self.figures: Callable[[], Figures] = lambda: Figures(served.name)
         self._start = time.monotonic() - at
         self.began = time.monotonic()
         self._scheduled = False
@@ -193,6 +198,7 @@ class Processor:
     def remark(self, text: str) -> None:
         """Something that people should find in the journal."""
         self.served.journal.remark(text)
+        self.log("warning", text)
         self._flushed = False
 
     def react_all(self) -> None:
@@ -284,12 +290,15 @@ class Processor:
     # ---- what transmitters say ------------------------------------------------------------------------------------
 
     def heard(self, index: int, message: inside.ToProcessor) -> None:
-        """A transmitter said something; it is looked at in the next turn."""
+        """A transmitter said something; it is looked at in the next turn. Its counters at once: it may die before that."""
+        counted(self, index, message)
         self.soon(lambda: hear(self, index, message))
 
     def died(self, index: int) -> None:
         """A transmitter is gone: another takes its place."""
         self.remark(f"transmitter {index} died and was started again")
+        self.counters.pop(index, None)
+        self.totals = gone(self.totals, index)
         assert self.tending is not None
         self.beside(self.tending.start(index))
 
@@ -387,20 +396,3 @@ class Processor:
             job.cancel()
         await self.saving.close()
         self.worker.shutdown(wait=True, cancel_futures=True)
-
-
-async def process(processor: Processor, tending: Tending, *, begun: bool) -> None:
-    """Run to the end, from the first event unless it has `begun`."""
-    processor.tending, processor.done = tending, asyncio.get_running_loop().create_future()
-    for index in range(len(tending.all)):
-        await tending.start(index)
-    if not begun:
-        first = begin(processor.plan)
-        processor.tell(first.outcomes)
-        commands = first.commands
-    else:
-        commands = pending(processor.plan, processor.state)
-    for command in commands:
-        carry_out(processor, command)
-    processor.soon()
-    await processor.done

@@ -5,28 +5,40 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from fedfleet.core.coding import Codec
+from fedfleet.core.events import Event
 from fedfleet.engine.coordinator import begin
+from fedfleet.engine.pending import pending
 from fedfleet.engine.state import RunState
+from fedfleet.runtime import journal as journals
+from fedfleet.runtime.acting import carry_out
+from fedfleet.runtime.rows import decode
 from fedfleet.runtime.wire.blobs import remove_folder, shared_folder
 from fedfleet.runtime.wire.desk.tasks import Phase
 from fedfleet.runtime.wire.hearing import arrived
+from fedfleet.runtime.wire.operations.counting import INFLIGHT_BYTES
+from fedfleet.runtime.wire.operations.draining import Drain, Left, advanced, said, signalled
+from fedfleet.runtime.wire.operations.draining import Phase as DrainPhase
+from fedfleet.runtime.wire.operations.overseeing import Oversight
 from fedfleet.runtime.wire.options import Serve, Start
-from fedfleet.runtime.wire.processor import Processor, process
+from fedfleet.runtime.wire.processor import Processor
 from fedfleet.runtime.wire.recovery import Recovered
-from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report
+from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report, stats_of
 from fedfleet.runtime.wire.sums import sheet_of, sheet_to_json
 from fedfleet.runtime.wire.taking import recipe_of
 from fedfleet.runtime.wire.tending import Tending, reserved, starts_of
 
-_DRAIN_SECONDS = 20.0
+_TOLD_SECONDS = 1.0  # transmitters tell twice a second what is under way
+
+
+Hear = Callable[[Sequence[Event]], None]
 
 
 class Stopped(Exception):
@@ -65,13 +77,27 @@ async def _serve(
     tls: dict[str, str],
     listening: Callable[[Processor, Listening], None] | None,
 ) -> RunState:
+    (served.folder / "wire").mkdir(exist_ok=True, mode=0o700)
+    with closing(Oversight(served, options, _events_before(served, back))) as oversight:
+        return await _overseen(served, options, back, tls, listening, oversight)
+
+
+async def _overseen(
+    served: Served,
+    options: Serve,
+    back: Recovered | None,
+    tls: dict[str, str],
+    listening: Callable[[Processor, Listening], None] | None,
+    oversight: Oversight,
+) -> RunState:
     held, address = reserved(options.address)
     shared = shared_folder()
     state = back.state if back is not None else begin(served.plan).state
-    (served.folder / "wire").mkdir(exist_ok=True, mode=0o700)
     processor = Processor(served, options, state, at=state.book.now, gatherings=back.gatherings if back else 0)
     processor.offering.shared = shared
     processor.offering.lay_frozen()
+    processor.log, processor.figures = oversight.log.say, lambda: oversight.figures(processor)
+    processor.hear_of = _both(served.watch, oversight.hear)
     if back is not None:
         take_up(processor, back)
     start = _start(served, options, processor.streams, address, shared, tls)
@@ -83,19 +109,42 @@ async def _serve(
         processor.fail,
         own=options.transmitters == 0,
     )
+    watching: asyncio.Task[None] | None = None
     try:
-        with _signals(processor):
-            running = asyncio.create_task(process(processor, tending, begun=back is not None and back.begun))
+        with _signals(processor, oversight):
+            running = asyncio.create_task(_process(processor, tending, begun=back is not None and back.begun))
+            watching = asyncio.create_task(oversight.watch(processor))
+            await _until_ready(tending, running)
+            oversight.board.listening = True
             if listening is not None:
-                await _until_ready(tending, running)
                 listening(processor, Listening(address, tuple(tending.pids())))
             await running
     finally:
+        oversight.board.listening = False
+        if watching is not None:
+            watching.cancel()
         await tending.close()
         await processor.close()
         held.close()
         remove_folder(shared)
     return processor.state
+
+
+async def _process(processor: Processor, tending: Tending, *, begun: bool) -> None:
+    """Run to the end, from the first event unless it has `begun`."""
+    processor.tending, processor.done = tending, asyncio.get_running_loop().create_future()
+    for index in range(len(tending.all)):
+        await tending.start(index)
+    if not begun:
+        first = begin(processor.plan)
+        processor.tell(first.outcomes)
+        commands = first.commands
+    else:
+        commands = pending(processor.plan, processor.state)
+    for command in commands:
+        carry_out(processor, command)
+    processor.soon()
+    await processor.done
 
 
 async def _until_ready(tending: Tending, running: asyncio.Task[None]) -> None:
@@ -110,6 +159,7 @@ def take_up(processor: Processor, back: Recovered) -> None:
     processor.saving.taken_up(state.book.version)
     for damage in back.damages:
         processor.remark(damage)
+    processor.tasks.sent_before(state.next_task)
     waves = {wave.first: wave for wave in state.running.values()}
     for wave in waves.values():
         own = [t for t, w in state.running.items() if w.first == wave.first]
@@ -144,20 +194,21 @@ def _start(served: Served, options: Serve, streams: bool, address: str, shared: 
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
         in_flight_bytes=options.in_flight_bytes, largest=largest_report(plan), codecs=[recipe_of(c) for c in kinds],
-        codec_of=codec_of, tls=tls, limits={},
+        codec_of=codec_of, tls=tls, stats=stats_of(plan),
     )  # fmt: skip
 
 
 @contextmanager
-def _signals(processor: Processor) -> Iterator[None]:
+def _signals(processor: Processor, oversight: Oversight) -> Iterator[None]:
     """SIGINT stops at once, SIGTERM lets uploads in flight end first; the second signal of any kind stops at once."""
     loop = asyncio.get_running_loop()
     seen: list[int] = []
 
     def stop(number: int) -> None:
         seen.append(number)
+        oversight.log.say("info", "asked to stop", signal=signal.Signals(number).name)
         if number == signal.SIGTERM and len(seen) == 1:
-            processor.beside(_drained(processor, number))
+            processor.beside(_drained(processor, oversight, number))
         else:
             processor.fail(Stopped(number))
 
@@ -176,17 +227,38 @@ def _signals(processor: Processor) -> Iterator[None]:
                 break
 
 
-async def _drained(processor: Processor, number: int) -> None:
+async def _drained(processor: Processor, oversight: Oversight, number: int) -> None:
+    """No new work, uploads in flight end and are made safe; then it is over, in any case after the seconds that it has."""
     for out in processor.everybody():
         out.drain = True
     processor.soon()
-    until = asyncio.get_running_loop().time() + _DRAIN_SECONDS
-    quiet = 0
-    while quiet < 3 and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(0.3)
-        busy = any(counts.get("in_flight_bytes", 0) for counts in processor.counters.values())
-        quiet = 0 if busy else quiet + 1
+    now = asyncio.get_running_loop().time
+    began = now()
+    drain = signalled(Drain(seconds=processor.options.drain_seconds), began)
+    while drain.phase < DrainPhase.CLOSING:
+        under_way = sum(counts.get(INFLIGHT_BYTES, 0) > 0 for counts in processor.counters.values())
+        if now() - began < min(_TOLD_SECONDS, drain.seconds / 2):
+            under_way = max(1, under_way)  # nobody has told yet
+        left = Left(uploads=under_way, unsafe=under_way)
+        drain = advanced(drain, left, now())
+        oversight.draining = said(drain)
+        oversight.look(processor)
+        await asyncio.sleep(0.1)
     processor.fail(Stopped(number))
+
+
+def _both(first: Hear | None, second: Hear) -> Hear:
+    def hear(events: Sequence[Event]) -> None:
+        if first is not None:
+            first(events)
+        second(events)
+
+    return hear
+
+
+def _events_before(served: Served, back: Recovered | None) -> Iterator[Event]:
+    """What the journal of a run says that goes on."""
+    return decode(journals.rows_of(served.folder / "run.db")) if back is not None else iter(())
 
 
 def made_private(folder: Path) -> None:

@@ -78,14 +78,14 @@ def takes_reports(drain: Drain) -> bool:
     return drain.phase <= Phase.RECEIVING
 
 
-def said(drain: Drain, left: Left) -> str:
+def said(drain: Drain) -> str:
     """What a person is told."""
     match drain.phase:
         case Phase.SERVING:
             return ""
         case Phase.RECEIVING:
-            return f"stopping: {left.uploads} uploads under way; once more to stop at once"
+            return "stopping: uploads under way may end; once more to stop at once"
         case Phase.SNAPSHOTTING:
-            return f"stopping: {left.unsafe} reports are being made safe"
+            return "stopping: reports are being made safe"
         case Phase.CLOSING | Phase.CLOSED:
             return "stopping: closing; go on with --resume"

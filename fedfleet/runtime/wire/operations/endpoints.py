@@ -8,6 +8,7 @@ listens on the loopback, and elsewhere only where somebody says so.
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -62,33 +63,39 @@ class Endpoints:
     def __init__(self, address: str, pages: Pages) -> None:
         self._pages = pages
         self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
-        self._loop = asyncio.new_event_loop()
+        self._loop = asyncio.new_event_loop()  # of the thread below, never of whoever calls
         host, port = split_address(address, any_port=True)
         try:
-            self._server = self._loop.run_until_complete(
-                asyncio.start_server(self._connected, host.strip("[]"), port, limit=MOST_BYTES)
-            )
+            family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+            self._socket = socket.create_server(place[:2], family=family, backlog=MOST_CONNECTIONS)  # type: ignore[arg-type]
         except OSError as wrong:
             self._loop.close()
             said = wrong.strerror or str(wrong)
             raise BadInput(f"metrics: cannot listen at {address}: {said}; give another --metrics HOST:PORT") from None
-        self.address = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+        self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._serve, name="endpoints", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening and hang up."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
 
     def _serve(self) -> None:
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._hang_up())
-        self._loop.close()
+        try:
+            self._loop.run_until_complete(self._until_stopped())
+        finally:
+            self._loop.close()
+
+    async def _until_stopped(self) -> None:
+        server = await asyncio.start_server(self._connected, sock=self._socket, limit=MOST_BYTES)
+        await self._stop.wait()
+        server.close()
+        await self._hang_up()
 
     async def _hang_up(self) -> None:
-        self._server.close()
         await asyncio.sleep(0.01)  # connections that were just being taken are known after that
         for writer in self._open:
             writer.transport.abort()

@@ -82,6 +82,7 @@ class LiveLine:
         if self._live is not None:
             self._live.stop()
             self._live = None
+        self._quiet = True
 
 
 def _live(stream: TextIO) -> Any:

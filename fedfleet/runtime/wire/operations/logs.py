@@ -18,12 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Protocol, TextIO
 
 from fedfleet.runtime.wire.operations.hiding import MOST_TEXT, facts, spellings, without_secrets
+from fedfleet.runtime.wire.options import Level
 from fedfleet.runtime.wire.security.foreign import shown as printable
 
-Level = Literal["debug", "info", "warning", "error"]
 _LEVELS: dict[Level, int] = {
     "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
 }  # fmt: skip
@@ -32,6 +32,18 @@ KEPT = 4  # older files
 MOST_WAITING = 10_000  # entries that wait for the disk; beyond, they are counted and dropped
 # Libraries that complain to the logging of the standard library; what they say belongs in the same file.
 _LIBRARIES = ("asyncio", "grpc", "concurrent.futures")
+
+
+class Log(Protocol):
+    """How to log: `RunLog.say`."""
+
+    def __call__(self, level: Level, text: str, **beside: Any) -> None:
+        """One sentence; what varies stands beside it by name."""
+
+
+def no_log(level: Level, text: str, **beside: Any) -> None:
+    """For whoever keeps no log."""
+    del level, text, beside
 
 
 @dataclass(slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedfleet import __version__
 from fedfleet.core.errors import BadInput
+from fedfleet.runtime.wire.framing import PROTOCOL
 from fedfleet.runtime.wire.operations.counting import INFLIGHT_BYTES, OPEN_CALLS, buckets_of, split
 from fedfleet.runtime.wire.operations.following import Progress
 from fedfleet.runtime.wire.operations.processes import Resident
@@ -116,7 +116,7 @@ class Collector:
 def _gauges(f: Figures) -> Iterator[Any]:
     from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
-    yield InfoMetricFamily("fedfleet_run", "The run that is served.", value={"run": f.run, "program": __version__})
+    yield InfoMetricFamily("fedfleet_run", "The run that is served.", value={"run": f.run, "protocol": str(PROTOCOL)})
     now: list[tuple[str, str, float | None]] = [
         ("fedfleet_round", "The round that is under way.", f.round),
         ("fedfleet_model_version", "The newest model's version.", f.version),

@@ -72,11 +72,7 @@ def _explained(address: str, wrong: grpc.RpcError, *, secure: bool) -> RunFailed
     code, details = wrong.code(), printable(wrong.details() or "", 120)  # type: ignore[attr-defined]
     match code:
         case grpc.StatusCode.UNAVAILABLE:
-            cure = (
-                "does it use another certificate?"
-                if secure
-                else "does it run there, and without TLS? Else give --ca FILE"
-            )
+            cure = "or it shows another certificate" if secure else "or it wants TLS: then give --ca FILE"
             return RunFailed(f"nobody answers at {address}; no server runs there, {cure}")
         case grpc.StatusCode.DEADLINE_EXCEEDED:
             return RunFailed(f"{address} did not answer in time; it may be overloaded or no FedFleet server")

@@ -23,6 +23,7 @@ SECRET_BYTES = 32
 _TASK = b"fedfleet task 1\0"
 _DEVICE = b"fedfleet device 1\0"
 _SHEET = b"fedfleet sheet 1\0"
+_STATUS = b"fedfleet status 1\0"
 _PRIVATE_FILE = 0o600
 
 
@@ -114,3 +115,13 @@ def signed(secret: bytes, sheet: bytes) -> bytes:
 def check_signature(secret: bytes, sheet: bytes, signature: bytes) -> bool:
     """Whether a sheet comes from the server that gave out this secret, unchanged."""
     return hmac.compare_digest(signed(secret, sheet), signature)
+
+
+def status_token(key: RunKey) -> str:
+    """What whoever keeps the server shows to see its status from another machine."""
+    return hmac.digest(key.data, _STATUS, "sha256").hex()
+
+
+def check_status_token(key: RunKey, shown: str) -> bool:
+    """Whether this is that token."""
+    return hmac.compare_digest(status_token(key).encode(), shown.encode())

@@ -83,7 +83,7 @@ def hosted(told: dict[str, Any]) -> None:
     )  # fmt: skip
     options = Serve(
         address="127.0.0.1:0", devices=dummy.clients, farewell_seconds=_FAREWELL, transmitters=told["transmitters"],
-        durable=told["durable"], streaming=told["streaming"], encode_once=told["encode_once"],
+        durable=told["durable"], streaming=told["streaming"], encode_once=told["encode_once"], quiet=True,
     )  # fmt: skip
     tls = {"certificate": told["certificate"], "key": told["certificate_key"]} if told["certificate"] else None
     try:
