@@ -33,7 +33,7 @@ from fedfleet.runtime.wire.recovery import Recovered
 from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report, stats_of
 from fedfleet.runtime.wire.sums import sheet_of, sheet_to_json
 from fedfleet.runtime.wire.taking import recipe_of
-from fedfleet.runtime.wire.tending import Tending, reserved, starts_of
+from fedfleet.runtime.wire.tending import Tending, enough, reserved, starts_of
 
 _TOLD_SECONDS = 1.0  # transmitters tell twice a second what is under way
 
@@ -102,12 +102,13 @@ async def _overseen(
         take_up(processor, back)
     start = _start(served, options, processor.streams, address, shared, tls)
     folders = str(served.folder / "wire")
+    transmitters = enough(options.transmitters, served.folder / "wire")
     tending = Tending(
-        starts_of(start, options.transmitters, folders),
+        starts_of(start, transmitters, folders),
         processor.heard,
         processor.died,
         processor.fail,
-        own=options.transmitters == 0,
+        own=transmitters == 0,
     )
     watching: asyncio.Task[None] | None = None
     try:
