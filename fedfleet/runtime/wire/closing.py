@@ -49,6 +49,7 @@ def closed(of: Processor, index: int, part: inside.Closed) -> None:
     sums = [p.path for p in parts if p.path] if of.streams else []
     told = {task: of.told[task] for task in command.tasks if task in of.told}
     bucket = Bucket(command, part.bucket, reasons, told, sums, sum(p.count for p in parts), spools)
+    of.tasks.hand_in(wanted)
     of.beside(_commit(of, bucket))
 
 

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.spending import STAGES
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.framing import (
@@ -27,20 +28,13 @@ from fedfleet.runtime.wire.framing import (
     parsed,
     split_address,
 )
-<<<<<<< HEAD
+from fedfleet.runtime.wire.judging.asking import judges
 from fedfleet.runtime.wire.operations.counting import count_call, count_received
 from fedfleet.runtime.wire.partials import Partials
 from fedfleet.runtime.wire.security.foreign import kept_stats, shown
 from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret, check_status_token
 from fedfleet.runtime.wire.security.tls import is_loopback
-from fedfleet.runtime.wire.taking import NOTHING, taken
-=======
-from fedfleet.runtime.wire.judging.asking import judges
-from fedfleet.runtime.wire.partials import Partials
-from fedfleet.runtime.wire.security.foreign import kept_stats, shown
-from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret
 from fedfleet.runtime.wire.taking import NOTHING, Taken, taken
->>>>>>> main
 from fedfleet.runtime.wire.transmitter import Transmitter
 
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
@@ -235,7 +229,7 @@ class Handlers:
         return claim, found
 
     def _claim(self, client: int, head: pb.Report) -> inside.Claim:
-        stats, spent = kept_stats(head.stats).kept, kept_stats(head.spent).kept
+        stats, spent = kept_stats(head.stats, self._of.start.stats).kept, kept_stats(head.spent, STAGES).kept
         return inside.Claim(
             client=client, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c, weight=head.weight,
             names=[*stats, *spent], values=[*stats.values(), *spent.values()], stats=len(stats),
@@ -305,6 +299,10 @@ async def _counted(of: Transmitter, name: str, context: Context) -> AsyncIterato
         of.counters["strangers"] += 1
         code = "UNAUTHENTICATED"
         await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
+    except Slow as wrong:
+        of.counters["slowed"] += 1
+        code = "RESOURCE_EXHAUSTED"
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
     except Refused as wrong:
         of.counters["malformed"] += 1
         code = "INVALID_ARGUMENT"
@@ -323,18 +321,6 @@ def _guarded(of: Transmitter, name: str, method: Callable[..., Awaitable[bytes]]
     async def call(data: Any, context: Context) -> bytes:
         async with _counted(of, name, context):
             return await method(data, context)
-<<<<<<< HEAD
-=======
-        except Stranger as wrong:
-            of.counters["strangers"] += 1
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
-        except Slow as wrong:
-            of.counters["slowed"] += 1
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
-        except Refused as wrong:
-            of.counters["malformed"] += 1
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
->>>>>>> main
         raise AssertionError("abort raises")
 
     return call
@@ -345,15 +331,6 @@ def _guarded_stream(of: Transmitter, name: str, method: Callable[..., AsyncItera
         async with _counted(of, name, context):
             async for chunk in method(data, context):
                 yield chunk
-<<<<<<< HEAD
-=======
-        except Stranger as wrong:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
-        except Slow as wrong:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
-        except Refused as wrong:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
->>>>>>> main
 
     return call
 

@@ -15,7 +15,7 @@ from fedfleet.core.records import Floats, Ints
 
 PAGE = 4096
 REMEMBERED = 1 << 20  # tasks whose ends are known after they ended
-NOBODY = 0xFFFF  # in the column of transmitters
+NOBODY, PROCESSOR = 0xFFFF, 0xFFFE  # in the column of transmitters
 _PHASE, _STRIKE, _STRIKES, KNOWN, ARRIVED = 0x0F, 0x10, 0x30, 0x40, 0x80  # how a mark is made
 
 

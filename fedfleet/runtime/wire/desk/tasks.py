@@ -25,6 +25,7 @@ from fedfleet.runtime.wire.desk.columns import (
     LIVE,
     NOBODY,
     PAGE,
+    PROCESSOR,
     REMEMBERED,
     WAITING,
     Columns,
@@ -124,19 +125,24 @@ class Tasks:
         came = phase in (Phase.GRANTED, Phase.RELEASED, Phase.SAFE, Phase.FOLDED, Phase.REJECTED, Phase.REFUSED)
         self._columns.add(tasks, clients, heaviest, until, phase=phase, mark=ARRIVED if came else 0)
 
+    def sent_before(self, next_task: int) -> None:
+        """All ids below this one were given to tasks once: who shows one that is not known is late, not a stranger."""
+        self._columns.next = max(self._columns.next, next_task)
+
     def withdraw(self, tasks: Collection[int]) -> None:
         """These were given up: what comes now is late."""
         self._end(self._columns.move_all(tasks, LIVE, Phase.WITHDRAWN))
 
+    def hand_in(self, tasks: Collection[int]) -> None:
+        """The sums that hold these were handed to the processor: whatever becomes of their transmitters, they will be settled."""
+        for _, page, at in self._columns.spans(tasks):
+            held = at[np.isin(page.phases()[at], (Phase.GRANTED, Phase.SAFE))]
+            self._columns.move_many(page, held, Phase.SAFE)
+            if len(held):
+                page.column("transmitter")[held] = PROCESSOR
+
     def settle(self, tasks: Collection[int], folded: bool) -> None:
-        """These were gathered; their end is final. What was lost with a transmitter can be rejected, not folded."""
-        if folded:
-            for first, page, at in self._columns.spans(tasks):
-                lost = at[page.phases()[at] == Phase.RELEASED]
-                if len(lost):
-                    raise RunFailed(
-                        f"task {first + int(lost[0])} cannot be folded: its report was lost with its transmitter"
-                    )
+        """These were gathered; their end is final."""
         end = Phase.FOLDED if folded else Phase.REJECTED
         self._end(self._columns.move_all(tasks, (Phase.GRANTED, Phase.SAFE, Phase.RELEASED), end))
 
@@ -289,6 +295,7 @@ class Tasks:
             if owner is None:
                 continue
             held = np.isin(phases, (Phase.GRANTED, Phase.SAFE))
+            held &= owner[at] != PROCESSOR  # what was handed in is nobody else's any more
             twice = at[(held & ~np.isin(owner[at], (transmitter, NOBODY))) | (phases == Phase.RELEASED)]
             if len(twice):
                 raise RunFailed(

@@ -29,7 +29,7 @@ _STARTING = 120.0  # seconds within which a process must be ready
 _ENDING = 60.0
 _SLOWEST = 5e6  # bytes a second and direction that any machine should move: slower, and the run counts as stuck
 _CHANNELS = 8
-_MOST_WAITING = 1000  # calls that a fleet leaves open for the server to answer when there is work
+_MOST_WAITING = 4096  # calls that a fleet leaves open for the server to answer when there is work
 
 
 class Keys(NamedTuple):
@@ -219,6 +219,7 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
         "base_rss_mb": round(outcome.seen.base_mb, 1),
         "cpu_ms_per_update": {
             "server": round(outcome.seen.cpu_seconds * 1e3 / updates, 3),
+            "processor": round(outcome.seen.first_cpu_seconds * 1e3 / updates, 3),
             "generators": round(sum(tally["cpu_seconds"] for tally in tallies) * 1e3 / updates, 3),
             "raw_grpc": round(raw_cpu, 3),
         },

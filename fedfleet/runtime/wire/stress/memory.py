@@ -72,6 +72,11 @@ class Seen:
         """Of all processes that were ever seen, since they were watched."""
         return sum(self.cpu.values()) - sum(self.before.values())
 
+    @property
+    def first_cpu_seconds(self) -> float:
+        """Of the process from which the others descend."""
+        return next((used - self.before.get(pid, 0.0) for pid, used in self.cpu.items()), 0.0)
+
     def look(self, pids: Iterable[int]) -> None:
         """Take one sample of all these processes."""
         total = 0

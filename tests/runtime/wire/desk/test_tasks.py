@@ -156,14 +156,30 @@ def test_declining_what_was_handed_in_changes_nothing():
     assert made.phase(0) == Phase.GRANTED
 
 
-def test_what_was_lost_with_a_transmitter_can_be_rejected_and_not_folded():
-    made = table(7)
-    made.judge(claim(), 1.0)
-    made.release(0, [])
-    with pytest.raises(RunFailed, match="task 0 cannot be folded"):
-        made.settle([0], folded=True)
-    made.settle([0], folded=False)
-    assert made.phase(0) == Phase.REJECTED
+def test_what_was_handed_in_outlives_its_transmitter_and_is_on_no_other_disk():
+    made = table(7, 7, 7)
+    for task in range(3):
+        made.judge(claim(task=task), 1.0)
+    made.safe([0])
+    made.hand_in([0, 1])
+    assert made.unsafe(range(3)) == [2]
+    assert made.release(0, [0]) == [2]  # a snapshot may still hold what was handed in
+    assert made.release(1, [0, 1]) == []
+    assert made.judge(claim(task=1), 2.0).kind == Kind.SAFE
+    made.settle([0, 1], folded=True)
+    assert made.phase(1) == Phase.FOLDED
+
+
+def test_ids_that_were_given_once_are_no_strangers_after_a_restart():
+    made = Tasks()
+    made.reopen(Phase.OPEN, np.array([4]), np.array([7]), 10.0, 100.0)
+    assert made.judge(claim(task=9), 1.0).kind == Kind.STRANGER
+    made.sent_before(10)
+    made.sent_before(3)
+    assert made.judge(claim(task=9), 1.0).kind == Kind.LATE
+    assert made.judge(claim(task=10), 1.0).kind == Kind.STRANGER
+    made.send(10, np.array([7]), np.array([10.0]), 100.0)
+    assert made.judge(claim(task=10), 1.0).kind == Kind.GRANT
 
 
 def test_a_released_task_is_granted_again_to_whatever_comes():
@@ -307,7 +323,7 @@ class Model(RuleBasedStateMachine):
             first = not it.grants and not it.heard_after and it.state != "refused"
             it.heard_after = True
             return Kind.LATE if first else Kind.AGAIN
-        if declined or crc != it.crc:
+        if declined or it.crc not in (None, crc):
             return Kind.AGAIN
         return {"granted": Kind.BUSY, "safe": Kind.SAFE, "folded": Kind.SAFE, "rejected": Kind.AGAIN}[it.state]
 
@@ -319,6 +335,7 @@ class Model(RuleBasedStateMachine):
             since_release = it.bad[it.fresh :] if it.state == "released" else it.bad
             same = bool(since_release) and since_release[-1] == crc
             it.bad.append(crc)
+            it.crc = crc
             if len(it.bad) < 3 and not same and self.now < it.until:
                 return Kind.RETRY
             it.end("refused")
@@ -345,7 +362,7 @@ class Model(RuleBasedStateMachine):
             it.state = "safe" if task in on_disk else "released"
             if task not in on_disk:
                 it.releases += 1
-                it.fresh = len(it.bad)
+                it.fresh, it.crc = len(it.bad), None
 
     @rule(picks=st.lists(st.integers(0, 99), max_size=3))
     def withdraw(self, picks):
@@ -354,11 +371,17 @@ class Model(RuleBasedStateMachine):
             if self.tasks[task].state in ("open", "granted", "released", "safe"):
                 self.tasks[task].end("withdrawn")
 
+    @rule(picks=st.lists(st.integers(0, 99), max_size=3))
+    def hand_in(self, picks):
+        self.made.hand_in(self.some(picks))
+        for task in self.some(picks):
+            if self.tasks[task].state in ("granted", "safe"):
+                self.tasks[task].state, self.tasks[task].at = "safe", "the processor"
+
     @rule(picks=st.lists(st.integers(0, 99), max_size=3), folded=st.booleans())
     def settle(self, picks, folded):
-        some = [t for t in self.some(picks) if not (folded and self.tasks[t].state == "released")]
-        self.made.settle(some, folded)
-        for task in some:
+        self.made.settle(self.some(picks), folded)
+        for task in self.some(picks):
             if self.tasks[task].state in ("granted", "released", "safe"):
                 self.tasks[task].end("folded" if folded else "rejected")
 

@@ -33,7 +33,7 @@ def test_rates_leave_the_first_round_out():
     assert got["raw_grpc_updates_per_second"] == 20.0
     assert got["share_of_raw"] == 0.5
     assert got["calls_per_update"] == 2.0
-    assert got["cpu_ms_per_update"] == {"server": 10.0, "generators": 2.0, "raw_grpc": 1.5}
+    assert got["cpu_ms_per_update"] == {"server": 10.0, "processor": 10.0, "generators": 2.0, "raw_grpc": 1.5}
 
 
 def test_the_better_form_of_raw_grpc_is_the_limit():
