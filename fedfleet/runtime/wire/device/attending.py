@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fedfleet.core.errors import BadInput, FedFleetError, Refused, RunFailed
 from fedfleet.runtime.wire import fleet_pb2 as pb
@@ -63,8 +63,10 @@ class Attended:
     reason: str
 
 
-# From a sheet, and how frozen weights are brought, to what a client trains with.
-MakeKit = Callable[[bytes, "Fetch"], "Kit"]
+class MakeKit(Protocol):
+    """From a sheet, and how frozen weights are brought, to what a client trains with."""
+
+    def __call__(self, sheet: bytes, *, fetch: Fetch) -> Kit: ...
 
 
 class Device:
@@ -91,7 +93,9 @@ class Device:
     def attend(self) -> Attended:
         """Take part until the run is over, the caps are used up, or somebody stops it (Stopped passes, after a farewell)."""
         try:
-            self._enrol(min(FIRST_SECONDS, self.wishes.patience))
+            # A server that this device knows is down for a while; one that never answered may be none.
+            known = self.store.identity() is not None
+            self._enrol(self.wishes.patience if known else min(FIRST_SECONDS, self.wishes.patience))
             reason = self._take_part()
         except (Stopped, KeyboardInterrupt):
             self._say("stopping: taking leave of the server")
@@ -242,7 +246,7 @@ class Device:
         """What this client trains with, made when the first work is there. If it cannot be made, this device cannot take part."""
         if self._kit is None:
             try:
-                self._kit = self._make(self._sheet, fetch)
+                self._kit = self._make(self._sheet, fetch=fetch)
             except Refused as wrong:
                 raise BadInput(f"the server at {self.line.server} cannot be served: {shown(str(wrong))}") from None
         return self._kit

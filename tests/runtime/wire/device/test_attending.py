@@ -86,7 +86,7 @@ def test_a_restarted_device_is_the_same_client_and_hands_in_the_same_bytes(fake,
     assert fake.left == 1
     fake.failures.clear()
     trained = []
-    did = attended(fake, tmp_path / "s", make=lambda *a: trained.append(1))
+    did = attended(fake, tmp_path / "s", make=lambda sheet, fetch: trained.append(1))
     assert not trained and did.tasks == 1
     _, payload = fake.reports[0]
     assert np.array_equal(unpacked(payload)["w"], W["w"])
@@ -181,7 +181,7 @@ def test_a_server_that_restarts_is_waited_for(fake, tmp_path):
 
     def kit(sheet, fetch):
         fake.stop()
-        return make(sheet, fetch)
+        return make(sheet, fetch=fetch)
 
     one._make = kit
     did = one.attend()
