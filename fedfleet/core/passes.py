@@ -27,6 +27,8 @@ Tensors = Mapping[
 
 # The slots of a client's memory that the client's half itself uses; hooks and methods name slots of their own.
 KEPT, SECOND, FEEDBACK = "kept", "second", "feedback"
+# What a client reports beside its update: mean loss, samples really trained on, steps, mean squared loss, how far it went.
+STATS = ("loss", "samples", "steps", "squared_loss", "update_norm")
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,7 +160,8 @@ def _serving(
     plan, spec = setup.plan, setup.spec
     key, shared = run_key(folder / "wire" / "run.key"), shared_folder()
     host = options.address.rpartition(":")[0]
-    terms = Terms(plan.clients, open=door.open or is_loopback(host), evidence=_evidence(door))
+    most = int(plan.algorithm.fold.total_weight)  # more samples than a sum can take need not come
+    terms = Terms(plan.clients, open=door.open or is_loopback(host), most_samples=most, evidence=_evidence(door))
     registry = Registry(folder / "wire" / "devices.db", key, terms)
     form = conditions.stacked_form()
     facts = {"spec": pinned(spec.toml(), setup.task)} | ({"form": form.name, "threads": form.threads} if form else {})

@@ -13,6 +13,7 @@ import grpc
 import grpc.aio
 
 from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.spending import STAGES
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.framing import (
@@ -228,7 +229,7 @@ class Handlers:
         return claim, found
 
     def _claim(self, client: int, head: pb.Report) -> inside.Claim:
-        stats, spent = kept_stats(head.stats).kept, kept_stats(head.spent).kept
+        stats, spent = kept_stats(head.stats, self._of.start.stats).kept, kept_stats(head.spent, STAGES).kept
         return inside.Claim(
             client=client, task=head.task, nonce=head.nonce, nbytes=head.nbytes, crc32c=head.crc32c, weight=head.weight,
             names=[*stats, *spent], values=[*stats.values(), *spent.values()], stats=len(stats),

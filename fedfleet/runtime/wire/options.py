@@ -52,7 +52,8 @@ class Start:
     """What a transmitter has to know before it listens; the first message that it gets.
 
     `sheet` says what reports must look like (see sums), `codecs` in which codes they may come, `codec_of` which client uses which
-    (none: plain tensors). `spool` and `stream` say where granted reports go.
+    (none: plain tensors). `spool` and `stream` say where granted reports go. Statistics are taken if they have one of the names in
+    `stats` (None: whatever an opaque pass calls them).
     """
 
     index: int
@@ -74,7 +75,7 @@ class Start:
     codecs: list[list[dict[str, Any]]]
     codec_of: list[list[int]]
     tls: dict[str, str]
-    limits: dict[str, float]
+    stats: list[str] | None
 
 
 def start_bytes(start: Start) -> bytes:

@@ -64,7 +64,11 @@ class Processor:
         self.served, self.options, self.state = served, options, state
         self.plan, self.world = served.plan, served.world
         n = self.plan.clients
-        self.streams = options.streaming and self.plan.algorithm.fold.streams and self.plan.algorithm.accept is None
+        algorithm = self.plan.algorithm
+        whole = (
+            algorithm.accept is None and not algorithm.fold.partial
+        )  # reports enter the sums as they come, and whole
+        self.streams = options.streaming and algorithm.fold.streams and whole
         self.codecs = codecs_of(self.plan)
         self.tasks, self.presence = Tasks(), Presence(n, hold=options.hold_seconds)
         self.busy = np.zeros(n, np.bool_)

@@ -13,7 +13,7 @@ from fedfleet.core.coding import Codec
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Pass, Plan
-from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.passes import NO_SETTINGS, STATS, LocalPass
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, tree_nbytes
@@ -79,6 +79,12 @@ def largest_report(plan: Plan) -> int:
         2 * max(tree_nbytes(plan.params), tree_nbytes(plan.algorithm.fold.like(plan.algorithm.init(plan.params))))
         + _SLACK
     )
+
+
+def stats_of(plan: Plan) -> list[str] | None:
+    """The names of the statistics that clients report; None: an opaque pass calls them what it likes."""
+    opaque = any(not isinstance(plan.algorithm.local(c, NO_SETTINGS), LocalPass) for c in range(plan.clients))
+    return None if opaque else list(STATS)
 
 
 def codecs_of(plan: Plan) -> dict[int, Codec]:

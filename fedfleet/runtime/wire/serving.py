@@ -30,10 +30,10 @@ from fedfleet.runtime.wire.operations.overseeing import Oversight
 from fedfleet.runtime.wire.options import Serve, Start
 from fedfleet.runtime.wire.processor import Processor
 from fedfleet.runtime.wire.recovery import Recovered
-from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report
+from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report, stats_of
 from fedfleet.runtime.wire.sums import sheet_of, sheet_to_json
 from fedfleet.runtime.wire.taking import recipe_of
-from fedfleet.runtime.wire.tending import Tending, reserved, starts_of
+from fedfleet.runtime.wire.tending import Tending, enough, reserved, starts_of
 
 _TOLD_SECONDS = 1.0  # transmitters tell twice a second what is under way
 
@@ -102,12 +102,13 @@ async def _overseen(
         take_up(processor, back)
     start = _start(served, options, processor.streams, address, shared, tls)
     folders = str(served.folder / "wire")
+    transmitters = enough(options.transmitters, served.folder / "wire")
     tending = Tending(
-        starts_of(start, options.transmitters, folders),
+        starts_of(start, transmitters, folders),
         processor.heard,
         processor.died,
         processor.fail,
-        own=options.transmitters == 0,
+        own=transmitters == 0,
     )
     watching: asyncio.Task[None] | None = None
     try:
@@ -194,7 +195,7 @@ def _start(served: Served, options: Serve, streams: bool, address: str, shared: 
         spool=not streams or options.keep_reports, durable=options.durable, encode_once=options.encode_once,
         hold=options.hold, hold_seconds=options.hold_seconds, commit_seconds=options.commit_seconds,
         in_flight_bytes=options.in_flight_bytes, largest=largest_report(plan), codecs=[recipe_of(c) for c in kinds],
-        codec_of=codec_of, tls=tls, limits={},
+        codec_of=codec_of, tls=tls, stats=stats_of(plan),
     )  # fmt: skip
 
 

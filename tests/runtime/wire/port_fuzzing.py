@@ -32,7 +32,6 @@ OURS = {
 WAITED = {"DEADLINE_EXCEEDED", "CANCELLED"}  # of a call that waits for work until this side gives up
 METHODS = ("Enrol", "Check", "Fetch", "Hand", "HandStream", "Held", "Leave", "Status")
 _TOGETHER = 32  # calls under way at once
-_RENEWED = 40  # calls after which new work is asked for
 _WAIT, _HELD = 20.0, 0.3  # seconds for an answer; for that of a call that may be held
 Calling = tuple[str, Any]
 
@@ -57,10 +56,10 @@ def valid(puppet: Puppet, errand: Errand, width: int) -> dict[str, bytes]:
 class Fuzzer:
     """Calls by one puppet with work in hand; a class, since it holds the calls that are under way."""
 
-    def __init__(self, puppet: Puppet, width: int) -> None:
-        self.puppet, self.width = puppet, width
-        self.errands, self.errand = 0, puppet.await_work()
-        self._prepare()
+    def __init__(self, puppet: Puppet, errand: Errand, width: int) -> None:
+        self.puppet, self.errand, self.width = puppet, errand, width
+        self.valid = valid(puppet, errand, width)
+        self.pool = list(self.valid.values())
         self.codes = Counter[str]()
         self.odd = list[str]()
         self._under_way = deque[Calling]()
@@ -77,27 +76,11 @@ class Fuzzer:
         )
         for i in range(count):
             rng = Random(seed << 32 | i)
-            if i % _RENEWED == 0:
-                self._renew()
             if len(self._under_way) >= _TOGETHER:
                 self._settle()
             self._under_way.append(rng.choice(ways)(rng))
         while self._under_way:
             self._settle()
-
-    def _renew(self) -> None:
-        """Take new work where there is some: of a task that has ended, little is looked at."""
-        while self._under_way:
-            self._settle()
-        answer, payload = self.puppet.check()
-        if answer.HasField("work") and answer.work.task != self.errand.work.task:
-            self.errand = self.puppet.opened(answer, payload)
-            self._prepare()
-
-    def _prepare(self) -> None:
-        self.errands += 1
-        self.valid = valid(self.puppet, self.errand, self.width)
-        self.pool = list(self.valid.values())
 
     def _settle(self) -> None:
         name, call = self._under_way.popleft()
