@@ -95,7 +95,7 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
     revoke(of, of.served.registry.raised(), only=index)
     if all(tended.ready for tended in of.tending.all):
         of.tasks.release(NOBODY, ())
-    if of.closing is not None:
+    if of.closing is not None and not of.making:  # what it had handed in before is too old
         of.closing.pop(index, None)
         of.out(index).close.append(of.state.book.round)
     try_close(of)
