@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import struct
@@ -14,6 +15,7 @@ from fedfleet.core.trees import Array, Tree
 
 _LENGTH = struct.Struct("<Q")
 _MOST_HEADER = 1 << 20  # bytes; a header beyond that names more leaves than any model has
+_MOST_KNOWN = 1 << 16  # bytes of a header that is kept
 _TYPES = {
     "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "F16": "<f2", "U32": "<u4", "I32": "<i4", "F32": "<f4",
     "U64": "<u8", "I64": "<i8", "F64": "<f8",
@@ -59,17 +61,22 @@ def viewed(data: bytes | memoryview) -> Tree:
     body = _LENGTH.size + length
     if length > min(_MOST_HEADER, len(view) - _LENGTH.size):
         raise Refused("its tensors are not in safetensors form (the header is longer than what came)")
+    layout = _known_layout if length <= _MOST_KNOWN else _layout
+    places = layout(bytes(view[_LENGTH.size : body]), len(view) - body)
+    return {n: _leaf(view[body + a : body + b], kind, shape) for n, kind, shape, a, b in places}
+
+
+def _layout(header: bytes, room: int) -> tuple[tuple[str, np.dtype[Any], tuple[int, ...], int, int], ...]:
+    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `room` is what lies behind it."""
     try:
-        found: Any = json.loads(
-            str(view[_LENGTH.size : body], "utf-8")
-        )  # as text: bytes would be guessed to be UTF-16 or -32
+        found: Any = json.loads(str(header, "utf-8"))  # as text: bytes would be guessed to be UTF-16 or -32
     except (ValueError, RecursionError) as wrong:
         raise Refused(f"its tensors are not in safetensors form ({type(wrong).__name__} in the header)") from None
     if not isinstance(found, dict):
         raise Refused("its tensors are not in safetensors form (the header is no object)")
-    header = cast(dict[str, Any], found)
-    header.pop("__metadata__", None)
-    places = {name: _place(name, entry, len(view) - body) for name, entry in header.items()}
+    said = cast(dict[str, Any], found)
+    said.pop("__metadata__", None)
+    places = {name: _place(name, entry, room) for name, entry in said.items()}
     at = 0
     for kind, shape, start, end in sorted(places.values(), key=lambda p: (p[2], p[3])):
         if start != at or end - start != kind.itemsize * math.prod(shape):
@@ -77,9 +84,13 @@ def viewed(data: bytes | memoryview) -> Tree:
                 "its tensors are not in safetensors form (they overlap, leave gaps, or are not of their size)"
             )
         at = end
-    if at != len(view) - body:
+    if at != room:
         raise Refused("its tensors are not in safetensors form (there is more than they take)")
-    return {n: _leaf(view[body + a : body + b], kind, shape) for n, (kind, shape, a, b) in sorted(places.items())}
+    return tuple((name, *place) for name, place in sorted(places.items()))
+
+
+# All reports of a fleet have the same header, and reading it takes longer than anything else about a small one.
+_known_layout = functools.lru_cache(maxsize=16)(_layout)
 
 
 def _place(name: str, entry: Any, room: int) -> tuple[np.dtype[Any], tuple[int, ...], int, int]:

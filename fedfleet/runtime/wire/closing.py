@@ -14,6 +14,8 @@ from fedfleet.runtime.wire.gathering import Bucket, gathered
 if TYPE_CHECKING:
     from fedfleet.runtime.wire.processor import Processor
 
+_TRIES = 8  # of sums that do not hold what was granted; some are merely older than a report that was granted again
+
 
 def try_close(of: Processor) -> None:
     """Ask for the sums, once nothing that was granted can be missing from them."""
@@ -24,14 +26,15 @@ def try_close(of: Processor) -> None:
     if any(of.tasks.phase(task) is Phase.RELEASED for task in came):
         return
     of.closing = {}
+    of.closes += 1
     for out in of.everybody():
         out.close.append(of.state.book.round)
     of.soon()
 
 
 def closed(of: Processor, index: int, part: inside.Closed) -> None:
-    """The sums of one transmitter are there; when all are, a model is made of them."""
-    if of.closing is None or of.gathering is None or part.bucket != of.state.book.round:
+    """The sums of one transmitter are there; when all are, a model is made of them, once."""
+    if of.closing is None or of.making or of.gathering is None or part.bucket != of.state.book.round:
         return
     of.closing[index] = part
     assert of.tending is not None
@@ -39,10 +42,12 @@ def closed(of: Processor, index: int, part: inside.Closed) -> None:
         return
     command, parts = of.gathering, list(of.closing.values())
     wanted = [task for task in command.tasks if task not in of.refusals.reasons]
-    if of.options.durable and of.tasks.unsafe(
-        wanted
-    ):  # one died after it had closed, before all had: wait for what it lost
+    # One died after it had closed, before all had: what it lost is waited for, and what others closed before that is too old.
+    unsafe = of.options.durable and of.tasks.unsafe(wanted)
+    stale = of.streams and sum(p.count for p in parts) != len(wanted)
+    if unsafe or (stale and of.closes < _TRIES):
         of.closing = None
+        try_close(of)
         return
     reasons = {task: of.refusals.reasons[task] for task in command.tasks if task in of.refusals.reasons}
     spools = [] if of.streams else [tended.start.folder for tended in of.tending.all]
@@ -50,6 +55,7 @@ def closed(of: Processor, index: int, part: inside.Closed) -> None:
     told = {task: of.told[task] for task in command.tasks if task in of.told}
     bucket = Bucket(command, part.bucket, reasons, told, sums, sum(p.count for p in parts), spools)
     of.tasks.hand_in(wanted)
+    of.making = True
     of.beside(_commit(of, bucket))
 
 
@@ -66,7 +72,7 @@ async def _commit(of: Processor, bucket: Bucket) -> None:
 
 def _committed(of: Processor, bucket: Bucket, fact: ReportsGathered) -> None:
     of.gatherings += 1
-    of.gathering = of.closing = None
+    of.gathering, of.closing, of.making, of.closes = None, None, False, 0
     clients = {context.task: context.client for context in bucket.command.contexts}
     folded = fact.tasks.tolist()
     for task in folded:  # in task order: of two reports of one client the later one's memory stands

@@ -46,6 +46,7 @@ def hear(of: Processor, index: int, message: inside.ToProcessor) -> None:
         _ready(of, index, message.ready)
     if message.safe:
         of.tasks.safe(message.safe)
+        _done_elsewhere(of, index, message.safe)
     for claim in message.claims:
         claimed(of, index, claim)
     if message.enrolling:
@@ -88,15 +89,24 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
             of.told.setdefault(entry.task, Told(entry.weight, entry.names[: entry.stats], entry.values[: entry.stats]))
             of.weights[part.bucket, entry.sum] = of.weights.get((part.bucket, entry.sum), 0) + exact.units(entry.weight)
     of.tasks.release(index, found)
+    _done_elsewhere(of, index, found)
     of.tending.all[index].ready = True
     of.offering.introduce(of.out(index), of.state, of.memory_task)
     revoke(of, of.served.registry.raised(), only=index)
     if all(tended.ready for tended in of.tending.all):
         of.tasks.release(NOBODY, ())
-    if of.closing is not None:
+    if of.closing is not None and not of.making:  # what it had handed in before is too old
         of.closing.pop(index, None)
         of.out(index).close.append(of.state.book.round)
     try_close(of)
+
+
+def _done_elsewhere(of: Processor, index: int, tasks: Sequence[int]) -> None:
+    """What one transmitter has made safe, the others must not hand out again."""
+    assert of.tending is not None
+    for other, tended in enumerate(of.tending.all):
+        if other != index and tended.ready:
+            tended.out.withdrawn.extend(tasks)
 
 
 def _recognised(of: Processor, index: int, bucket: int, entries: list[Entered]) -> bool:

@@ -23,9 +23,9 @@ WORTH = 4096  # elements of a model below which numpy takes some microseconds, a
 _LIMB = 2.0**32
 # Of a floating type: the unsigned integer of its size, and the mask that takes the sign away. Without signs the bits of floats are
 # in the order of their values, what is infinite above all numbers and NaN above that.
-_BITS: dict[str, tuple[Any, int]] = {
-    "float32": (np.uint32, 0x7FFF_FFFF),
-    "float64": (np.uint64, 0x7FFF_FFFF_FFFF_FFFF),
+_BITS: dict[str, tuple[Any, Any]] = {  # by the letter of the type, since numpy works its name out every time
+    "f": (np.dtype(np.uint32), np.uint32(0x7FFF_FFFF)),
+    "d": (np.dtype(np.uint64), np.uint64(0x7FFF_FFFF_FFFF_FFFF)),
 }
 
 
@@ -123,9 +123,9 @@ def _loops(tree: Tree) -> Loops | None:
 def _flat(leaf: NDArray[Any]) -> NDArray[Any]:
     """A leaf as the loops can read it."""
     flat = leaf.reshape(-1)
-    if flat.dtype.name not in _BITS or not flat.dtype.isnative:
+    if flat.dtype.char not in _BITS or not flat.dtype.isnative:
         flat = flat.astype(np.float64)
-    return np.ascontiguousarray(flat)
+    return flat if flat.flags.c_contiguous else np.ascontiguousarray(flat)
 
 
 def refusal(update: Tree, weight: float, like: Tree, scales: Mapping[str, Scale], total_weight: float) -> str | None:
@@ -138,8 +138,8 @@ def refusal(update: Tree, weight: float, like: Tree, scales: Mapping[str, Scale]
         return odd
     for name, scale in scales.items():
         flat = _flat(update[name])
-        kind, mask = _BITS[flat.dtype.name]
-        top = float(np.array([loops.highest(flat.view(kind), kind(mask))], kind).view(flat.dtype)[0])
+        kind, mask = _BITS[flat.dtype.char]
+        top = float(kind.type(loops.highest(flat.view(kind), mask)).view(flat.dtype))
         if not math.isfinite(top):
             return f"leaf {name!r} is not finite"
         if top > scale.bound:

@@ -80,6 +80,8 @@ class Processor:
         self.gatherings = gatherings  # how many there were
         self.gathering: Gather | None = None
         self.closing: dict[int, inside.Closed] | None = None  # by transmitter, while a bucket is being closed
+        self.closes = 0  # how often transmitters were asked for the sums of this bucket
+        self.making = False  # is a model being made of them?
         self.timer: float | None = None
         self.asked_at: float | None = None
         self.tending: Tending | None = None

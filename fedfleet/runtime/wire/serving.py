@@ -100,7 +100,7 @@ async def _overseen(
     processor.hear_of = _both(served.watch, oversight.hear)
     if back is not None:
         take_up(processor, back)
-    start = _start(served, options, processor.streams, address, shared, tls)
+    start = starting(served, options, processor.streams, address, shared, tls)
     folders = str(served.folder / "wire")
     transmitters = enough(options.transmitters, served.folder / "wire")
     tending = Tending(
@@ -180,7 +180,8 @@ def take_up(processor: Processor, back: Recovered) -> None:
             )
 
 
-def _start(served: Served, options: Serve, streams: bool, address: str, shared: Path, tls: dict[str, str]) -> Start:
+def starting(served: Served, options: Serve, streams: bool, address: str, shared: Path, tls: dict[str, str]) -> Start:
+    """What transmitters are told before they listen; their number and folder are still to be filled in."""
     plan = served.plan
     codecs = codecs_of(plan)
     kinds: list[Codec] = []

@@ -28,10 +28,11 @@ from fedfleet.runtime.wire.committing import Committing
 from fedfleet.runtime.wire.desk.limits import Door, Limits
 from fedfleet.runtime.wire.desk.steering import come_back
 from fedfleet.runtime.wire.entries import Entered, entry_bytes
-from fedfleet.runtime.wire.errands import Errands, work_of
-from fedfleet.runtime.wire.framing import SMALL, framed
+from fedfleet.runtime.wire.errands import Errand, Errands, work_of
+from fedfleet.runtime.wire.framing import SMALL
 from fedfleet.runtime.wire.links import Link, linked
 from fedfleet.runtime.wire.options import Start, start_from
+from fedfleet.runtime.wire.outgoing import Outgoing
 from fedfleet.runtime.wire.security.secrets import RunKey, nonce_of
 from fedfleet.runtime.wire.spool import Spool
 from fedfleet.runtime.wire.sums import PartialSums, sheet_from_json
@@ -39,6 +40,7 @@ from fedfleet.runtime.wire.taking import Taken, codec_from
 
 # Between two messages to the processor: each costs it a turn with a sync of the journal, whatever it holds.
 _GATHER_SECONDS = 0.004
+_MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
 _LATER_SECONDS = 2.0  # come back after so long, where the processor has not said when
 
 
@@ -88,6 +90,7 @@ class Transmitter:
         )
         self.tables = Tables(Errands(start.clients), np.ones(start.clients, np.uint32))
         self.counters: Counter[str] = Counter()
+        self.outgoing = Outgoing(min(_MOST_OUTGOING, start.in_flight_bytes))
         self.door = Door(Limits(all_bytes=start.in_flight_bytes, peer_bytes=start.in_flight_bytes // 2 + start.largest))
         self.link: Link[inside.ToTransmitter] | None = None
         self.seconds = 0.0  # that receiving took, in all
@@ -239,10 +242,15 @@ class Transmitter:
 
     # ---- answers to devices ---------------------------------------------------------------------------------------
 
-    def answer(self, client: int, held: float = 0.0) -> bytes:
-        """What a device that asks for work is told, with the model if that is small."""
-        found, payload = self.next_work(client, held)
-        return framed(found, payload)
+    def inline_bytes(self, client: int) -> int:
+        """The bytes of the model that would go along with an answer to this device now."""
+        errand = None if self.tables.over or self.tables.draining else self.tables.errands.of(client)
+        nbytes = 0 if errand is None else self._blob(errand)[0].nbytes
+        return nbytes if nbytes <= SMALL else 0
+
+    def _blob(self, errand: Errand) -> tuple[Blob, memoryview]:
+        which = 0 if errand.wave.blob is None else int(errand.wave.blob[errand.slot])
+        return self.tables.blobs[errand.wave.about.blobs[which]]
 
     def next_work(self, client: int, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """Work, when to come back, or that it is over; and the payload that goes with it."""
@@ -253,8 +261,7 @@ class Transmitter:
         errand = None if tables.draining else tables.errands.of(client)
         if errand is None:
             return pb.Answer(later=pb.Later(seconds=self.back_in(client))), b""
-        which = 0 if errand.wave.blob is None else int(errand.wave.blob[errand.slot])
-        blob, data = tables.blobs[errand.wave.about.blobs[which]]
+        blob, data = self._blob(errand)
         if not self.start.encode_once:  # what a server pays that encodes its model for every device
             from fedfleet.core.container import packed, unpacked
 

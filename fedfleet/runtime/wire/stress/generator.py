@@ -34,7 +34,6 @@ _AGAIN = 0.2  # seconds before a call that failed is tried again, at first
 _LONGEST = 5.0
 _NOT_HELD = 0.5  # seconds, where a client should wait on the line and this process has no line left
 _TRIES = 30  # of handing in one report
-_CALL_SECONDS = 120.0  # after which a call counts as lost
 _HANDED = {Receipt.SAFE, Receipt.REFUSED, Receipt.UNWANTED}
 
 
@@ -73,25 +72,32 @@ class Line:
 
     def __init__(self) -> None:
         self._due: list[tuple[float, int]] = []
-        self._sooner = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
 
     def join(self, client: int, due: float) -> None:
         """This client comes back then."""
         heapq.heappush(self._due, (due, client))
         if self._due[0][1] == client:
-            self._sooner.set()
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def next(self) -> int:
         """The next client, when it is due."""
+        loop = asyncio.get_running_loop()
         while True:
             left = self._due[0][0] - perf_counter() if self._due else None
             if left is not None and left <= 0:
                 return heapq.heappop(self._due)[1]
-            self._sooner.clear()
-            try:
-                await asyncio.wait_for(self._sooner.wait(), left)
-            except TimeoutError:
-                continue
+            self._waiter = loop.create_future()
+            handle = None if left is None else loop.call_later(left, self._wake)
+            try:  # not `wait_for`, which can lose a cancellation
+                await self._waiter
+            finally:
+                if handle is not None:
+                    handle.cancel()
 
 
 class Generator:
@@ -187,7 +193,7 @@ class Generator:
         self._held += hold
         try:
             call = self._check[caller.client % len(self._check)]
-            said = await call(CheckIn(caller=caller, hold=hold).SerializeToString(), timeout=_CALL_SECONDS)
+            said = await call(CheckIn(caller=caller, hold=hold).SerializeToString())
         finally:
             self._held -= hold
         answer, payload = opened(said, Answer)
@@ -211,7 +217,7 @@ class Generator:
         for attempt in range(_TRIES):
             got, crc, check = 0, 0, work.model.name not in self._known
             try:
-                async for chunk in self._fetch[caller.client % len(self._fetch)](ask, timeout=_CALL_SECONDS):
+                async for chunk in self._fetch[caller.client % len(self._fetch)](ask):
                     got += len(chunk)
                     crc = extended(crc, chunk) if check else 0
             except grpc.aio.AioRpcError as wrong:
@@ -248,8 +254,8 @@ class Generator:
 
     async def _sent(self, client: int, report: Report) -> bytes:
         if len(self._update) <= SMALL:
-            return await self._hand[client % len(self._hand)](framed(report, self._update), timeout=_CALL_SECONDS)
-        return await self._stream[client % len(self._stream)](self._pieces(report), timeout=_CALL_SECONDS)
+            return await self._hand[client % len(self._hand)](framed(report, self._update))
+        return await self._stream[client % len(self._stream)](self._pieces(report))
 
     async def _pieces(self, report: Report) -> AsyncIterator[bytes]:
         yield framed(report)

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedfleet.core.events import ModelCommitted
 from fedfleet.runtime.wire.operations.status import ask_status
+from tests.runtime.wire.crowd import crowd
 from tests.runtime.wire.harness import ground, wait_for
-from tests.runtime.wire.puppet import puppets
 from tests.runtime.wire.toys import Toy
 
 TOY = Toy(clients=2, rounds=500)
@@ -42,19 +42,12 @@ def figures(address):
     return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
 
 
-def work(puppet):
-    errand = puppet.await_work()
-    return puppet.hand(*puppet.honest(TOY, errand))
-
-
 def test_a_server_under_its_keepers_eyes(tmp_path):
     address = free_address()
     with ground(tmp_path, TOY) as place:
         place.serve(metrics=address, transmitters=2, drain_seconds=5.0, log_level="debug")
         wait_for(lambda: page(address, "/readyz") == (200, "ok\n"), "readiness", said=lambda: place.said)
-        with puppets(place.address, range(2)) as devices:
-            for device in devices:
-                work(device)
+        with crowd(TOY, place.address, pause=lambda client, task: 0.1):
             place.await_event(ModelCommitted)
             seen = wait_for(
                 lambda: (found := figures(address)).get(("fedfleet_commits_total",), 0) >= 1 and found, "a commit"
@@ -63,7 +56,7 @@ def test_a_server_under_its_keepers_eyes(tmp_path):
             before = wait_for(
                 lambda: (f := figures(address)).get(("fedfleet_calls_total", "Hand", "OK"), 0) >= 2 and f, "calls"
             )
-            assert before["fedfleet_reports_total", "folded"] == 2 and before["fedfleet_bytes_total", "up"] > 0
+            assert before["fedfleet_reports_total", "folded"] >= 2 and before["fedfleet_bytes_total", "up"] > 0
             place.kill_transmitter(0)
             after = wait_for(
                 lambda: (f := figures(address)).get(("fedfleet_transmitter_restarts_total",)) == 1 and f, "a restart"
@@ -90,9 +83,7 @@ def test_counts_of_the_run_go_on_after_a_kill(tmp_path):
     with ground(tmp_path, TOY) as place:
         place.serve(metrics=address, transmitters=1)
         place.await_listening()
-        with puppets(place.address, range(2)) as devices:
-            for device in devices:
-                work(device)
+        with crowd(TOY, place.address, pause=lambda client, task: 0.1):
             place.await_event(ModelCommitted)
             place.kill_everything()
             made = len(place.models())
