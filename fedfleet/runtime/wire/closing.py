@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedfleet.core.events import ReportsGathered
 from fedfleet.runtime.wire import inside_pb2 as inside
+from fedfleet.runtime.wire.blobs import Blob
 from fedfleet.runtime.wire.desk.tasks import Phase
 from fedfleet.runtime.wire.gathering import Bucket, gathered
 
@@ -65,24 +66,27 @@ async def _commit(of: Processor, bucket: Bucket) -> None:
     fact: ReportsGathered = await loop.run_in_executor(
         of.worker, gathered, of.plan, bucket, of.codecs, keep, of.served.noising
     )
+    blob = None
     if fact.made is not None:
-        await loop.run_in_executor(of.worker, of.offering.prepare, fact.made.server)
-    of.soon(lambda: _committed(of, bucket, fact))
+        blob = await loop.run_in_executor(of.worker, of.offering.prepare, fact.made.server)
+    of.soon(lambda: _committed(of, bucket, fact, blob))
 
 
-def _committed(of: Processor, bucket: Bucket, fact: ReportsGathered) -> None:
+def _committed(of: Processor, bucket: Bucket, fact: ReportsGathered, blob: Blob | None) -> None:
     of.gatherings += 1
     of.gathering, of.closing, of.making, of.closes = None, None, False, 0
     clients = {context.task: context.client for context in bucket.command.contexts}
     folded = fact.tasks.tolist()
     for task in folded:  # in task order: of two reports of one client the later one's memory stands
-        of.memory_task[clients[task]] = task
+        of.memories.folded(clients[task], task)
     of.tasks.settle(folded, folded=True)
     of.tasks.settle([r.task for r in fact.rejected], folded=False)
     for task in bucket.command.tasks:
         of.told.pop(task, None)
     of.refusals.forget(bucket.command.tasks)
     of.discard(bucket.number)
+    if blob is not None:
+        of.offering.prepared(blob, bucket.command.version)
     of.react(replace(fact, time=of.now()))
     of.react_all()
-    of.offering.tidy(of.state, of.everybody())
+    of.offering.tidy(of.state, of.everybody(), of.judgement.versions())

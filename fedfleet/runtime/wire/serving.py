@@ -156,7 +156,7 @@ async def _until_ready(tending: Tending, running: asyncio.Task[None]) -> None:
 def take_up(processor: Processor, back: Recovered) -> None:
     """What a killed server knew of its tasks: who runs, who arrived and must be found on a disk, who was refused."""
     state, now = back.state, back.state.book.now
-    processor.memory_task = back.memory_task
+    processor.memories.take_up(back.memory_task)
     processor.saving.taken_up(state.book.version)
     for damage in back.damages:
         processor.remark(damage)
@@ -231,6 +231,7 @@ def _signals(processor: Processor, oversight: Oversight) -> Iterator[None]:
 
 async def _drained(processor: Processor, oversight: Oversight, number: int) -> None:
     """No new work, uploads in flight end and are made safe; then it is over, in any case after the seconds that it has."""
+    processor.draining = True
     for out in processor.everybody():
         out.drain = True
     processor.soon()

@@ -1,16 +1,23 @@
 """A real server as its keeper sees it: figures, health, log, status, and how it stops; also when a transmitter is killed."""
 
+import asyncio
 import json
 import signal
 import socket
 import stat
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
+import grpc
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from fedfleet.core.events import ModelCommitted
+from fedfleet.runtime.wire.fleet_pb2 import StatusReply, StatusRequest
+from fedfleet.runtime.wire.handlers import Handlers
 from fedfleet.runtime.wire.operations.status import ask_status
+from fedfleet.runtime.wire.security.secrets import RunKey, status_token
 from tests.runtime.wire.crowd import crowd
 from tests.runtime.wire.harness import ground, wait_for
 from tests.runtime.wire.toys import Toy
@@ -42,6 +49,7 @@ def figures(address):
     return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
 
 
+@pytest.mark.slow
 def test_a_server_under_its_keepers_eyes(tmp_path):
     address = free_address()
     with ground(tmp_path, TOY) as place:
@@ -97,3 +105,33 @@ def test_a_port_for_metrics_that_is_taken_is_one_sentence(tmp_path):
         place.serve(metrics="{}:{}".format(*taken.getsockname()), transmitters=1)
         assert place.ended(30) == 2
         assert place.said.count("\n") == 1 and "cannot listen at" in place.said
+
+
+class Line:
+    """As much of a call's context as a method needs that refuses."""
+
+    async def abort(self, code, details):
+        raise PermissionError(code, details)
+
+
+@pytest.mark.parametrize(
+    ("address", "token", "told"),
+    [
+        ("127.0.0.1:5", "", True),
+        ("0.0.0.0:5", "", False),
+        ("0.0.0.0:5", "wrong", False),
+        ("0.0.0.0:5", status_token(RunKey(bytes(32))), True),
+    ],
+)
+def test_beyond_the_loopback_the_status_is_for_the_keeper(address, token, told):
+    async def answer(fill):
+        return SimpleNamespace(json="{}")
+
+    of = SimpleNamespace(start=SimpleNamespace(address=address), key=RunKey(bytes(32)), ask=answer)
+    call = Handlers.status(SimpleNamespace(_of=of), StatusRequest(token=token).SerializeToString(), Line())
+    if told:
+        assert StatusReply.FromString(asyncio.run(call)).json == "{}"
+    else:
+        with pytest.raises(PermissionError) as refused:
+            asyncio.run(call)
+        assert refused.value.args[0] is grpc.StatusCode.PERMISSION_DENIED
