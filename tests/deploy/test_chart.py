@@ -132,7 +132,7 @@ def test_certificates_come_from_values_or_from_a_secret_that_is_there():
     volumes = found["StatefulSet"]["spec"]["template"]["spec"]["volumes"]
     tls = next(volume for volume in volumes if volume["name"] == "tls")["secret"]
     assert tls == {"secretName": "own", "defaultMode": 0o440}
-    with pytest.raises(Unrenderable, match="tls.certificate"):
+    with pytest.raises(Unrenderable, match=r"tls\.certificate"):
         rendered(tls__certificate="")
 
 

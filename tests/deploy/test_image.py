@@ -12,7 +12,7 @@ STEPS = [tuple(line.split(None, 1)) for line in LINES if line and not line.start
 def test_what_it_copies_is_there():
     copied = [words.split()[:-1] for step, words in STEPS if step == "COPY" and "--from" not in words]
     assert copied
-    for name in sum(copied, []):
+    for name in (name for names in copied for name in names):
         assert (ROOT / name).exists(), name
 
 

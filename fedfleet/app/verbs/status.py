@@ -29,7 +29,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Ask a running server about its run: round, model, devices, and what it waits for."""
-    from fedfleet.app.runs.device import token_from
+    from fedfleet.runtime.wire.device.running import token_from
     from fedfleet.runtime.wire.operations.status import ask_status, shown
     from fedfleet.runtime.wire.security.tls import ClientFiles
 

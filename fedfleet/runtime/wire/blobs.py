@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import mmap
 import os
 import secrets
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,8 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.runtime.wire.framing import crc32c
 
 _SHARED = Path("/dev/shm")
+_LOCK = ".lock"  # held as long as the server lives, however it dies: what nobody holds is nobody's memory
+_held: dict[Path, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +33,38 @@ class Blob:
 
 def shared_folder() -> Path:
     """A new folder of this server's processes, in shared memory where there is any; remove it at the end."""
-    if os.access(_SHARED, os.W_OK):
-        made = _SHARED / f"fedfleet-{os.getpid()}-{secrets.token_hex(4)}"
-        made.mkdir(mode=0o700)
-        return made
-    return Path(tempfile.mkdtemp(prefix="fedfleet-"))
+    if not os.access(_SHARED, os.W_OK):
+        return Path(tempfile.mkdtemp(prefix="fedfleet-"))
+    _sweep(_SHARED)
+    made = _SHARED / f"fedfleet-{os.getpid()}-{secrets.token_hex(4)}"
+    draft = made.with_suffix(".new")  # nobody sweeps it before its lock is held
+    draft.mkdir(mode=0o700)
+    handle = os.open(draft / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    draft.rename(made)
+    _held[made] = handle
+    return made
+
+
+def _sweep(place: Path) -> None:
+    """Give back the memory of servers that were killed."""
+    for lock in place.glob(f"fedfleet-*/{_LOCK}"):
+        if lock.parent.suffix:
+            continue
+        with suppress(OSError):  # somebody else's
+            handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            finally:
+                os.close(handle)
 
 
 def remove_folder(folder: Path) -> None:
     """Give the memory back."""
     shutil.rmtree(folder, ignore_errors=True)
+    if folder in _held:
+        os.close(_held.pop(folder))
 
 
 def write_blob(folder: Path, data: bytes) -> Blob:

@@ -9,6 +9,7 @@ from fedfleet.engine.state import Phase
 from fedfleet.runtime.wire.desk.steering import Arrivals, Doing, Outlook, arrived, likely_work, rate
 
 if TYPE_CHECKING:
+    from fedfleet.runtime.wire import inside_pb2 as inside
     from fedfleet.runtime.wire.processor import Processor
 
 _EVERY_SECONDS = 0.5
@@ -47,6 +48,11 @@ class Guiding:
             self._told = likely
             for out in of.everybody():
                 out.come_back, out.round = likely, of.state.book.round
+
+    def introduce(self, of: Processor, out: inside.ToTransmitter) -> None:
+        """Tell one that has just started what the others were told."""
+        if self._told is not None:
+            out.come_back, out.round = self._told, of.state.book.round
 
     def _outlook(self, of: Processor, now: float) -> Outlook:
         if self._work_began is not None:

@@ -15,6 +15,7 @@ from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.claiming import bucket_of, claimed
 from fedfleet.runtime.wire.closing import closed, try_close
+from fedfleet.runtime.wire.costs import Said
 from fedfleet.runtime.wire.desk.tasks import NOBODY, Claimed
 from fedfleet.runtime.wire.entries import Entered, entry_from
 from fedfleet.runtime.wire.gathering import Told
@@ -46,6 +47,7 @@ def hear(of: Processor, index: int, message: inside.ToProcessor) -> None:
         _ready(of, index, message.ready)
     if message.safe:
         of.tasks.safe(message.safe)
+        _done_elsewhere(of, index, message.safe)
     for claim in message.claims:
         claimed(of, index, claim)
     if message.enrolling:
@@ -75,6 +77,7 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
         of.remark(damage)
     now_open = {bucket_of(of.state), of.state.book.round}
     found: list[int] = []
+    of.weights = {key: units for key, units in of.weights.items() if key[0] != index}  # what it lost weighs nothing
     for part in ready.found:
         if part.bucket not in now_open:
             of.out(index).discard.append(part.bucket)
@@ -86,17 +89,28 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
             found.append(entry.task)
             of.order = max(of.order, entry.order + 1)
             of.told.setdefault(entry.task, Told(entry.weight, entry.names[: entry.stats], entry.values[: entry.stats]))
-            of.weights[part.bucket, entry.sum] = of.weights.get((part.bucket, entry.sum), 0) + exact.units(entry.weight)
+            of.said.setdefault(entry.task, said_of(of, entry))
+            key = index, part.bucket, entry.sum
+            of.weights[key] = of.weights.get(key, 0) + exact.units(entry.weight)
     of.tasks.release(index, found)
+    _done_elsewhere(of, index, found)
     of.tending.all[index].ready = True
-    of.offering.introduce(of.out(index), of.state, of.memory_task)
+    introduce(of, of.out(index))
     revoke(of, of.served.registry.raised(), only=index)
     if all(tended.ready for tended in of.tending.all):
         of.tasks.release(NOBODY, ())
-    if of.closing is not None:
+    if of.closing is not None and not of.making:  # what it had handed in before is too old
         of.closing.pop(index, None)
         of.out(index).close.append(of.state.book.round)
     try_close(of)
+
+
+def _done_elsewhere(of: Processor, index: int, tasks: Sequence[int]) -> None:
+    """What one transmitter has made safe, the others must not hand out again."""
+    assert of.tending is not None
+    for other, tended in enumerate(of.tending.all):
+        if other != index and tended.ready:
+            tended.out.withdrawn.extend(tasks)
 
 
 def _recognised(of: Processor, index: int, bucket: int, entries: list[Entered]) -> bool:
@@ -112,8 +126,24 @@ def _recognised(of: Processor, index: int, bucket: int, entries: list[Entered]) 
         if entry.task in running:
             said = Claimed(entry.task, entry.client, True, entry.crc32c, entry.nbytes, entry.weight, transmitter=index)
             of.tasks.judge(said, of.now())
-            of.arrive(entry.task, running[entry.task], entry.nbytes * of.plan.byte_scale)
+            of.arrive(entry.task, running[entry.task], entry.nbytes * of.plan.byte_scale, of.now())
+            of.react_all()
     return True
+
+
+def introduce(of: Processor, out: inside.ToTransmitter) -> None:
+    """Tell a transmitter that has just started all that the others know."""
+    of.offering.introduce(out, of.state, of.memories.task)
+    of.judgement.introduce(out)
+    of.guiding.introduce(of, out)
+    out.drain = of.draining
+    out.over = of.ended
+
+
+def said_of(of: Processor, entry: Entered) -> Said:
+    """What is known of a report's cost from what was written down of it."""
+    names, values = entry.names[entry.stats :], entry.values[entry.stats :]
+    return Said(entry.nbytes * of.plan.byte_scale, dict(zip(names, values, strict=True)))
 
 
 def revoke(of: Processor, changed: Sequence[tuple[int, int]], only: int | None = None) -> None:
@@ -137,6 +167,8 @@ def _enrol(of: Processor, index: int, asked: list[inside.Enrolling]) -> None:
             reply = pb.EnrolReply(client=found.client, secret=secret, sheet=sheet, run=of.served.name)
             reply.signature = signed(secret, sheet)
             answer.reply = reply.SerializeToString()
+            if found.new and found.generation > 1:
+                of.memories.taken_over(found.client, of.state.next_task)
             of.log("info", "a device enrolled", device=found.client, peer=one.peer)
         else:
             answer.refused = found.sentence

@@ -33,7 +33,8 @@ class Judgement:
     def __init__(self, processor: Processor) -> None:
         self._of = processor
         self._next = asking.first_of_start(time.time())
-        self._asked: Asked | None = None
+        self._asked: dict[Kind, Asked] = {}  # while an asynchronous run evaluates, a probe may be out too
+        self._waves: dict[Kind, inside.Wave] = {}
         self._probe: Probe | None = None
         self._central: Judged | None = None
         self._evaluate: Evaluate | None = None
@@ -44,7 +45,7 @@ class Judgement:
 
     def until(self) -> float | None:
         """When the time of those who were asked is over."""
-        return None if self._asked is None else self._asked.until
+        return min((asked.until for asked in self._asked.values()), default=None)
 
     def evaluate(self, command: Evaluate) -> None:
         """Let a model be judged."""
@@ -54,7 +55,7 @@ class Judgement:
             clients = self._there()
             if len(clients):
                 self._ask(Kind.EVALUATE, clients, self._of.options.evaluate_seconds, command.server, command.version)
-        if share.central or self._asked is None:
+        if share.central or Kind.EVALUATE not in self._asked:
             self._of.beside(self._judged(command, share.shards))
 
     async def _judged(self, command: Evaluate, shards: bool) -> None:
@@ -82,22 +83,40 @@ class Judgement:
 
     def _ask(self, kind: Kind, clients: Ints, seconds: float, server: ServerState, version: int) -> None:
         of, now = self._of, self._of.now()
-        self._asked = Asked(kind, clients, now + seconds, server, version, self._next)
+        most = None if kind is Kind.PROBE else of.served.registry.most_tests(clients, self._dealt(clients))
+        asked = self._asked[kind] = Asked(kind, clients, now + seconds, server, version, self._next, most)
         self._next += len(clients)
-        message = inside.Wave(
-            first=self._asked.first, round=of.state.book.round, version=version, kind=int(kind),
+        message = self._waves[kind] = inside.Wave(
+            first=asked.first, round=of.state.book.round, version=version, kind=int(kind),
             clients=clients.astype(np.uint32).tobytes(), heaviest=np.zeros(len(clients)).tobytes(), lease_seconds=seconds,
-            memory_task=of.memory_task[clients].tobytes(), seed=of.plan.seed, time=now,
+            memory_task=of.memories.task[clients].tobytes(), seed=of.plan.seed, time=now,
         )  # fmt: skip
         blobs = of.offering.judged(server, version, clients, message)
         for out in of.everybody():
             out.blobs.extend(blobs)
             out.waves.append(message)
 
+    def _dealt(self, clients: Ints) -> Ints:
+        """How many test samples the spec deals to each of these."""
+        data = self._of.world.data
+        return np.array([len(data.shard(client, "test", 0)) for client in clients.tolist()], np.int64)
+
+    def introduce(self, out: inside.ToTransmitter) -> None:
+        """Tell a transmitter that has just started who is still asked."""
+        for kind, asked in self._asked.items():
+            out.waves.append(self._waves[kind])
+            out.withdrawn.extend((np.flatnonzero(asked.fate != asking.Fate.SILENT) + asked.first).tolist())
+
+    def versions(self) -> set[int]:
+        """The versions that somebody is judging: devices may still fetch them."""
+        return {asked.version for asked in self._asked.values()}
+
     def claimed(self, claim: inside.Claim, now: float) -> inside.Grant:
         """A device answers; what it is told."""
-        asked = self._asked
-        if asked is None or not asking.holds(asked, claim.task):
+        asked = next((a for a in self._asked.values() if asking.holds(a, claim.task)), None)
+        if asked is None:
+            for out in self._of.everybody():
+                out.withdrawn.append(claim.task)
             return inside.Grant(
                 number=claim.number, status=pb.Receipt.UNWANTED, reason="nobody waits for this any more"
             )
@@ -115,15 +134,13 @@ class Judgement:
 
     def look(self, now: float) -> None:
         """Is everything there that was asked for?"""
-        asked = self._asked
-        over = asked is None or asking.finished(asked, now)
-        if self._probe is not None and asked is not None and over:
-            self._end(asked)
-            self._of.facts.append(asking.probed(asked, self._probe.stat, now))
+        probed = self._asked.get(Kind.PROBE)
+        if self._probe is not None and probed is not None and asking.finished(probed, now):
+            self._end(probed)
+            self._of.facts.append(asking.probed(probed, self._probe.stat, now))
             self._probe = None
-            return
-        command = self._evaluate
-        if command is None or not over or self._probe is not None:
+        command, asked = self._evaluate, self._asked.get(Kind.EVALUATE)
+        if command is None or (asked is not None and not asking.finished(asked, now)):
             return
         if self._central is None and (asked is None or share_of(self._where, command.clients).central):
             return
@@ -137,4 +154,4 @@ class Judgement:
         silent = (np.flatnonzero(asked.fate == asking.Fate.SILENT) + asked.first).tolist()
         for out in self._of.everybody():
             out.withdrawn.extend(silent)
-        self._asked = None
+        del self._asked[asked.kind], self._waves[asked.kind]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,9 +44,13 @@ class Offering:
         if self.served.frozen:
             self.frozen = write_blob(self.shared, packed(self.served.frozen))
 
-    def prepare(self, server: ServerState) -> None:
+    def prepare(self, server: ServerState) -> Blob:
         """Encode what most devices will be offered; beside the loop, since large models take time."""
-        self._blob(self.served.plan.algorithm.offer(server, 0, NO_SETTINGS))
+        return self._blob(self.served.plan.algorithm.offer(server, 0, NO_SETTINGS))
+
+    def prepared(self, blob: Blob, version: int) -> None:
+        """A blob is of this version, should any wave of it be sent or not."""
+        self.version_of[blob.name] = max(version, self.version_of.get(blob.name, version))
 
     def _blob(self, offer: Offer) -> Blob:
         mark = id(offer.params), id(offer.extra) if offer.extra else 0, id(offer.encoded)
@@ -75,7 +79,7 @@ class Offering:
                         f"a wave of more than {_MOST_BLOBS} different offers cannot be sent; ask fewer clients"
                     )
                 places[blob.name] = len(places)
-                self.version_of[blob.name] = wave.version
+                self.prepared(blob, wave.version)
                 if blob.name not in self.known:
                     self.known[blob.name] = blob
                     fresh.append(_new(blob))
@@ -114,23 +118,27 @@ class Offering:
     def judged(self, server: ServerState, version: int, clients: Ints, settings: inside.Wave) -> list[inside.NewBlob]:
         """Fill in what devices that judge a model are given; the blobs that are new to transmitters."""
         blob = self._blob(self.served.plan.algorithm.offer(server, int(clients[0]) if len(clients) else 0, NO_SETTINGS))
-        self.version_of[blob.name] = version
+        self.prepared(blob, version)
         settings.blobs.append(blob.name)
         if blob.name in self.known:
             return []
         self.known[blob.name] = blob
         return [_new(blob)]
 
-    def tidy(self, state: RunState, outs: Sequence[inside.ToTransmitter]) -> None:
-        """Drop what no task that runs can ask for any more."""
-        alive = {wave.version for wave in state.running.values()} | {state.book.version}
-        for name in [n for n, version in self.version_of.items() if version not in alive]:
-            blob = self.known.pop(name)
-            del self.version_of[name]
-            self.made = {mark: pair for mark, pair in self.made.items() if pair[1].name != name}
+    def tidy(self, state: RunState, outs: Sequence[inside.ToTransmitter], judged: Set[int] = frozenset()) -> None:
+        """Drop what no task that runs can ask for any more, nor anybody who judges one of these versions."""
+        alive = {wave.version for wave in state.running.values()} | {state.book.version} | judged
+        dead = {name for name, version in self.version_of.items() if version not in alive}
+        if not dead:
+            return
+        for blob in [blob for _, blob in self.made.values() if blob.name in dead]:
             drop_blob(blob)
-            for out in outs:
-                out.dropped_blobs.append(name)
+        self.made = {mark: pair for mark, pair in self.made.items() if pair[1].name not in dead}
+        for name in sorted(dead):
+            del self.version_of[name]
+            if self.known.pop(name, None) is not None:
+                for out in outs:
+                    out.dropped_blobs.append(name)
 
 
 def _new(blob: Blob) -> inside.NewBlob:

@@ -12,36 +12,27 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
-from fedfleet.core.events import (
-    CandidatesSeen,
-    Event,
-    Fact,
-    RoundFailed,
-    TaskArrived,
-    TaskLost,
-    TimerFired,
-)
+from fedfleet.core.events import Event, Fact, RoundFailed, TaskArrived, TaskLost, TimerFired
 from fedfleet.core.records import Wave
-from fedfleet.engine.asking import asked_in_this_round
 from fedfleet.engine.coordinator import step
 from fedfleet.engine.state import Phase, RunState
 from fedfleet.runtime.acting import carry_out
-from fedfleet.runtime.foreseen import roster_of
-from fedfleet.runtime.waiting import engaged
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.closing import try_close
 from fedfleet.runtime.wire.costs import Said, spent_as_said
-from fedfleet.runtime.wire.desk.presence import Presence, ask_ready, askable, look_again
+from fedfleet.runtime.wire.desk.presence import Presence
 from fedfleet.runtime.wire.desk.tasks import Tasks
 from fedfleet.runtime.wire.gathering import Told
 from fedfleet.runtime.wire.guiding import Guiding
 from fedfleet.runtime.wire.hearing import counted, hear, revoke
 from fedfleet.runtime.wire.judgement import Judgement
+from fedfleet.runtime.wire.memories import Memories
 from fedfleet.runtime.wire.offering import Offering
 from fedfleet.runtime.wire.operations.counting import Totals, gone
 from fedfleet.runtime.wire.operations.logs import Log, no_log
@@ -49,6 +40,7 @@ from fedfleet.runtime.wire.operations.metrics import Figures
 from fedfleet.runtime.wire.options import Serve
 from fedfleet.runtime.wire.refusals import Refusals
 from fedfleet.runtime.wire.saving import Saving
+from fedfleet.runtime.wire.seeing import answered, ask_ends
 from fedfleet.runtime.wire.served import Served, codecs_of
 from fedfleet.runtime.wire.tending import Tending
 
@@ -64,18 +56,24 @@ class Processor:
         self.served, self.options, self.state = served, options, state
         self.plan, self.world = served.plan, served.world
         n = self.plan.clients
-        self.streams = options.streaming and self.plan.algorithm.fold.streams and self.plan.algorithm.accept is None
+        algorithm = self.plan.algorithm
+        whole = (
+            algorithm.accept is None and not algorithm.fold.partial
+        )  # reports enter the sums as they come, and whole
+        self.streams = options.streaming and algorithm.fold.streams and whole
         self.codecs = codecs_of(self.plan)
         self.tasks, self.presence = Tasks(), Presence(n, hold=options.hold_seconds)
         self.busy = np.zeros(n, np.bool_)
-        self.memory_task = np.full(n, -1, np.int64)
+        self.memories = Memories(n, served.folder / "wire" / "takeovers.jsonl")
         self.told: dict[int, Told] = {}  # of arrived tasks that are not gathered
         self.said: dict[int, Said] = {}  # of arrived tasks that are not accounted for
-        self.weights: dict[tuple[int, str], int] = {}  # by bucket and sum, in units
+        self.weights: dict[tuple[int, int, str], int] = {}  # by transmitter, bucket and sum, in units
         self.refusals = Refusals(served.folder / "wire" / "refusals.jsonl")
         self.gatherings = gatherings  # how many there were
         self.gathering: Gather | None = None
         self.closing: dict[int, inside.Closed] | None = None  # by transmitter, while a bucket is being closed
+        self.closes = 0  # how often transmitters were asked for the sums of this bucket
+        self.making = False  # is a model being made of them?
         self.timer: float | None = None
         self.asked_at: float | None = None
         self.tending: Tending | None = None
@@ -90,6 +88,7 @@ class Processor:
         self.totals = Totals()  # the same of all transmitters that ever were
         self.strikes = 0
         self.ended: str = ""
+        self.draining = False
         self.done: asyncio.Future[None] | None = None
         self.worker = ThreadPoolExecutor(1, "fedfleet-commit")
         self.hear_of: Callable[[Sequence[Event]], None] | None = served.watch
@@ -163,27 +162,19 @@ class Processor:
         if self._handle is not None:
             self._handle.cancel()
         moments = [
-            m
-            for m in (self.timer, self.tasks.next_expiry(), self.judgement.until(), self._ask_moment())
-            if m is not None
+            m for m in (self.timer, self.tasks.next_expiry(), self.judgement.until(), ask_ends(self)) if m is not None
         ]
         pause = min([m - self.now() for m in moments if m < math.inf], default=1.0)
         self._handle = asyncio.get_running_loop().call_later(min(max(pause, 0.0), 1.0), self.soon)
-
-    def _ask_moment(self) -> float | None:
-        if not self.asking() or self.asked_at is None:
-            return None
-        return look_again(asked_at=self.asked_at, now=self.now(), patience=self.options.patience)
 
     # ---- facts ----------------------------------------------------------------------------------------------------
 
     def react(self, fact: Fact) -> None:
         """Let the coordinator hear of a fact, and carry out what it asks."""
-        was = self.state.phase
         self.state, outcomes, commands = step(self.plan, self.state, fact)
         self.tell((fact, *outcomes))
         for outcome in outcomes:
-            if isinstance(outcome, RoundFailed) and was is not Phase.GATHERING:
+            if isinstance(outcome, RoundFailed):  # more than one, where a policy abandons round after round
                 self.discard(outcome.round)
         for command in commands:
             carry_out(self, command)
@@ -202,8 +193,10 @@ class Processor:
         self._flushed = False
 
     def react_all(self) -> None:
+        """Let the coordinator hear of what happened beside; later facts may have been heard before, and time never falls."""
         while self.facts and self.state.phase is not Phase.DONE:
-            self.react(self.facts.popleft())
+            fact, now = self.facts.popleft(), self.state.book.now
+            self.react(fact if fact.time >= now else replace(fact, time=now))
 
     def _look(self) -> None:
         """What time alone brings: wake-ups, leases, the end of somebody's patience."""
@@ -214,8 +207,7 @@ class Processor:
         self._expire(now)
         self.judgement.look(now)
         self.react_all()
-        if self.asking() and self.state.phase is Phase.OPEN:
-            self._answer_ask()
+        if answered(self):
             self.react_all()
         if now >= self._revocations:
             self._revocations = now + _REVOCATIONS_SECONDS
@@ -247,45 +239,17 @@ class Processor:
         client = self.tasks.client(task)
         self.refusals.add(task, f"client {client}: {why}")
         if wave is not None:
-            self.arrive(task, wave, nbytes * self.plan.byte_scale)
+            self.arrive(task, wave, nbytes * self.plan.byte_scale, self.now())
 
-    def arrive(self, task: int, wave: Wave, nbytes: float) -> None:
-        client, now = int(wave.asked.clients[task - wave.first]), self.now()
+    def arrive(self, task: int, wave: Wave, nbytes: float, now: float) -> None:
+        client = int(wave.asked.clients[task - wave.first])
         self.busy[client] = False
         self.guiding.arrived()
         self.react(TaskArrived(now, task, client, now - wave.time, nbytes))
 
-    # ---- candidates -----------------------------------------------------------------------------------------------
-
     def asking(self) -> bool:
+        """Is an ask for candidates out?"""
         return self.state.book.asking and self.state.probe is None and not self.ended
-
-    def _answer_ask(self) -> None:
-        now, state = self.now(), self.state
-        if self.asked_at is None:
-            self.asked_at = now
-        busy = engaged(self.plan, state, self.busy).copy()
-        if state.others:
-            busy[asked_in_this_round(state)] = True
-        present = self.presence.present(now)
-        idle = askable(present, busy)
-        away = int((busy & ~present).sum())
-        if not len(idle) and not away and not state.next_task:
-            self.asked_at = now  # nobody has come yet: patience begins with the first
-        ready = ask_ready(
-            present=len(idle), busy=int(busy.sum()), declared=self.options.devices, at_least=state.at_least,
-            asked_at=self.asked_at, now=now, patience=self.options.patience,
-        )  # fmt: skip
-        if ready is None:
-            return
-        if ready.short:
-            here = len(idle) + int(busy.sum())
-            self.remark(
-                f"round {state.book.round} was asked of {here} of the {self.options.devices} declared devices: {ready.short} had "
-                f"not come after {self.options.patience:g} s of patience"
-            )
-        self.asked_at = None
-        self.react(CandidatesSeen(now, roster_of(self.plan, self.world, state, idle.astype(np.int64))))
 
     # ---- what transmitters say ------------------------------------------------------------------------------------
 
@@ -315,7 +279,7 @@ class Processor:
     # ---- commands of the coordinator ------------------------------------------------------------------------------
 
     def find(self, command: FindCandidates) -> None:
-        """`_look` answers when the declared fleet is there, or patience ends."""
+        """`seeing` answers when the declared fleet is there, or patience ends."""
         del command
         self.asked_at = self.now()
         self.soon()
@@ -330,7 +294,7 @@ class Processor:
         heaviest = self.offering.heaviest(wave)
         self.tasks.send(wave.first, wave.asked.clients, heaviest, wave.time + self.options.lease)
         self.busy[wave.asked.clients] = True
-        blobs, message = self.offering.wave(wave, heaviest, self.memory_task)
+        blobs, message = self.offering.wave(wave, heaviest, self.memories.task)
         for out in self.everybody():
             out.blobs.extend(blobs)
             out.waves.append(message)
@@ -349,6 +313,7 @@ class Processor:
         self.busy[command.clients] = False
         self.withdraw(command.tasks.tolist())
         self.tasks.withdraw(command.tasks.tolist())
+        self.refusals.forget(command.tasks.tolist())
         for task in command.tasks.tolist():
             self.told.pop(task, None)
 
@@ -386,7 +351,7 @@ class Processor:
     def discard(self, bucket: int) -> None:
         for out in self.everybody():
             out.discard.append(bucket)
-        self.weights = {key: units for key, units in self.weights.items() if key[0] != bucket}
+        self.weights = {key: units for key, units in self.weights.items() if key[1] != bucket}
 
     async def close(self) -> None:
         """Let everything go that was started here."""

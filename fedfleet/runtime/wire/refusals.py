@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from fedfleet.core.errors import RunFailed
+from fedfleet.runtime.wire.lines import add_line, lines_of
 
 
 class Refusals:
@@ -16,24 +14,17 @@ class Refusals:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.reasons: dict[int, str] = {}
-        if path.is_file():
-            for line in path.read_text(errors="replace").splitlines():
-                try:
-                    task, why = json.loads(line)
-                    self.reasons[int(task)] = str(why)
-                except (ValueError, TypeError):
+        for line in lines_of(path):
+            match line:
+                case [int(task), str(why)]:
+                    self.reasons[task] = why
+                case _:
                     continue
 
     def add(self, task: int, why: str) -> None:
         """Remember a refusal; it is on the disk when this returns."""
         self.reasons[task] = why
-        try:
-            with self._path.open("a") as file:
-                file.write(json.dumps([task, why]) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as wrong:
-            raise RunFailed(f"{self._path} cannot be written ({wrong}); free some space, then resume") from wrong
+        add_line(self._path, [task, why])
 
     def forget(self, tasks: Iterable[int]) -> None:
         """Their commit is made."""

@@ -51,7 +51,7 @@ class Saving:
             return
         journal = self._served.journal
         meta, arrays = freeze(of.state)
-        arrays |= {"wire/memory_task": of.memory_task.copy()}
+        arrays |= {"wire/memory_task": of.memories.task.copy()}
         whole = {"state": meta, "position": journal.position, "link": journal.link, "gatherings": of.gatherings}
         self._saved = version
         loop = asyncio.get_running_loop()

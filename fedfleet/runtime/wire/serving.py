@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -33,7 +34,7 @@ from fedfleet.runtime.wire.recovery import Recovered
 from fedfleet.runtime.wire.served import Served, check_servable, codecs_of, largest_report, stats_of
 from fedfleet.runtime.wire.sums import sheet_of, sheet_to_json
 from fedfleet.runtime.wire.taking import recipe_of
-from fedfleet.runtime.wire.tending import Tending, reserved, starts_of
+from fedfleet.runtime.wire.tending import Tending, enough, reserved, starts_of
 
 _TOLD_SECONDS = 1.0  # transmitters tell twice a second what is under way
 
@@ -100,14 +101,15 @@ async def _overseen(
     processor.hear_of = _both(served.watch, oversight.hear)
     if back is not None:
         take_up(processor, back)
-    start = _start(served, options, processor.streams, address, shared, tls)
+    start = starting(served, options, processor.streams, address, shared, tls)
     folders = str(served.folder / "wire")
+    transmitters = enough(options.transmitters, served.folder / "wire")
     tending = Tending(
-        starts_of(start, options.transmitters, folders),
+        starts_of(start, transmitters, folders),
         processor.heard,
         processor.died,
         processor.fail,
-        own=options.transmitters == 0,
+        own=transmitters == 0,
     )
     watching: asyncio.Task[None] | None = None
     try:
@@ -152,10 +154,16 @@ async def _until_ready(tending: Tending, running: asyncio.Task[None]) -> None:
         await asyncio.sleep(0.02)
 
 
+def forget_reports(folder: Path) -> None:
+    """Remove what transmitters kept of reports: all commits are made, and sums without noise must not outlive a private run."""
+    for path in (folder / "wire").glob("t[0-9]*"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def take_up(processor: Processor, back: Recovered) -> None:
     """What a killed server knew of its tasks: who runs, who arrived and must be found on a disk, who was refused."""
     state, now = back.state, back.state.book.now
-    processor.memory_task = back.memory_task
+    processor.memories.take_up(back.memory_task)
     processor.saving.taken_up(state.book.version)
     for damage in back.damages:
         processor.remark(damage)
@@ -179,7 +187,8 @@ def take_up(processor: Processor, back: Recovered) -> None:
             )
 
 
-def _start(served: Served, options: Serve, streams: bool, address: str, shared: Path, tls: dict[str, str]) -> Start:
+def starting(served: Served, options: Serve, streams: bool, address: str, shared: Path, tls: dict[str, str]) -> Start:
+    """What transmitters are told before they listen; their number and folder are still to be filled in."""
     plan = served.plan
     codecs = codecs_of(plan)
     kinds: list[Codec] = []
@@ -229,6 +238,7 @@ def _signals(processor: Processor, oversight: Oversight) -> Iterator[None]:
 
 async def _drained(processor: Processor, oversight: Oversight, number: int) -> None:
     """No new work, uploads in flight end and are made safe; then it is over, in any case after the seconds that it has."""
+    processor.draining = True
     for out in processor.everybody():
         out.drain = True
     processor.soon()

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.runtime.wire import inside_pb2 as inside
@@ -131,6 +132,17 @@ def reserved(address: str) -> tuple[socket.socket, str]:
             f"cannot listen on {address}: the port is taken or the host is not here; name another with --address"
         ) from None
     return held, f"{host}:{held.getsockname()[1]}"
+
+
+def enough(transmitters: int, folder: Path) -> int:
+    """How many transmitters there must be: those that are wanted, and one for each that left reports behind.
+
+    >>> enough(2, Path("nowhere"))
+    2
+    """
+    left = [int(path.name[1:]) + 1 for path in folder.glob("t[0-9]*") if path.name[1:].isdigit()]
+    most = max(left, default=0)
+    return most if most > max(1, transmitters) else transmitters
 
 
 def starts_of(start: Start, transmitters: int, folder: str) -> list[Start]:

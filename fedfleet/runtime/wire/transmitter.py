@@ -291,7 +291,7 @@ class Transmitter:
         return inside.Ready(
             pid=os.getpid(),
             found=[inside.Found(bucket=b, tasks=list(e), entries=list(e.values())) for b, e in found.items()],
-            damages=self.sums.damages if self.sums is not None else (),
+            damages=[damage for source in (self.sums, self.spool) if source is not None for damage in source.damages],
         )
 
 

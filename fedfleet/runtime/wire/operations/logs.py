@@ -15,6 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
 from pathlib import Path
@@ -82,7 +83,7 @@ class RunLog:
         max_bytes: int = MOST_BYTES,
     ) -> None:
         self._run, self._process, self._hidden = run, process, set[str]()
-        self._flood, self.dropped = Flood(), 0
+        self._flood, self.dropped, self._closed = Flood(), 0, False
         self._logger = logging.Logger("fedfleet.wire", _LEVELS[level])
         waiting: queue.Queue[Any] = queue.Queue(MOST_WAITING)
         self._feed = _Feed(waiting, self)
@@ -122,12 +123,16 @@ class RunLog:
 
     def close(self) -> None:
         """Write what is waiting and let the file go."""
+        if self._closed:
+            return
+        self._closed = True
         for name in _LIBRARIES:
             logging.getLogger(name).removeHandler(self._feed)
         self._logger.removeHandler(self._feed)
         self._listener.stop()
         for handler in self._listener.handlers:
-            handler.close()
+            with suppress(OSError, ValueError):  # the disk is full, as was said when it was noticed
+                handler.close()
 
     def _entry(self, record: logging.LogRecord) -> dict[str, Any]:
         entry: dict[str, Any] = {

@@ -19,7 +19,7 @@ BUSY = Left(uploads=3, unsafe=2, transmitters=2)
 
 def test_a_server_that_nobody_stops_goes_on():
     assert advanced(Drain(), Left(), 1e9) == Drain()
-    assert gives_work(Drain()) and takes_reports(Drain()) and said(Drain(), BUSY) == ""
+    assert gives_work(Drain()) and takes_reports(Drain()) and said(Drain()) == ""
 
 
 def test_each_phase_waits_for_its_own_work():
@@ -61,6 +61,6 @@ def test_it_never_goes_back(happenings):
 
 def test_people_hear_what_it_is_about():
     drain = signalled(Drain(), 0.0)
-    assert "3 uploads" in said(drain, BUSY) and "once more" in said(drain, BUSY)
-    assert "2 reports" in said(advanced(drain, Left(0, 2, 1), 1.0), BUSY)
-    assert "--resume" in said(signalled(drain, 1.0), BUSY)
+    assert "once more" in said(drain)
+    assert "made safe" in said(advanced(drain, Left(0, 2, 1), 1.0))
+    assert "--resume" in said(signalled(drain, 1.0))

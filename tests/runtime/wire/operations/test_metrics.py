@@ -3,6 +3,8 @@
 import json
 import math
 import re
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, ModelCommitted
-from fedfleet.runtime.wire.operations.counting import INFLIGHT_BYTES, Counts, Totals, gone, heard, summed
+from fedfleet.runtime.wire.operations.counting import (
+    INFLIGHT_BYTES,
+    Totals,
+    count_call,
+    count_received,
+    gone,
+    heard,
+    summed,
+)
 from fedfleet.runtime.wire.operations.following import FATES, Progress, follow
 from fedfleet.runtime.wire.operations.metrics import Collector, Figures, exposition, figures_of, status_json
 from fedfleet.runtime.wire.operations.processes import Resident
@@ -35,7 +45,7 @@ def samples(figures):
 
 def test_two_transmitters_of_which_one_is_restarted():
     totals, seen = Totals(), []
-    one, two = Counts(), Counts()
+    one, two = Counter(), Counter()
 
     def scrape():
         found = samples(Figures("demo", counts=summed(totals)))
@@ -43,11 +53,10 @@ def test_two_transmitters_of_which_one_is_restarted():
         return found
 
     for counts, place, pid in ((one, 0, 10), (two, 1, 20)):
-        counts.call("Hand")
-        counts.received(0.03)
-        counts.add("bytes_up", 1000)
-        counts.add(INFLIGHT_BYTES, 500)
-        totals = heard(totals, place, pid, counts.said())
+        count_call(counts, "Hand")
+        count_received(counts, 0.03)
+        counts.update({"bytes_up": 1000, INFLIGHT_BYTES: 500, "receive_seconds_sum": 0.03})
+        totals = heard(totals, place, pid, counts)
     found = scrape()
     assert found["fedfleet_calls_total", ("code", "OK"), ("method", "Hand")] == 2
     assert found["fedfleet_bytes_total", ("direction", "up")] == 2000
@@ -55,18 +64,17 @@ def test_two_transmitters_of_which_one_is_restarted():
     totals = gone(totals, 0)
     found = scrape()
     assert found["fedfleet_bytes_total", ("direction", "up")] == 2000 and found[("fedfleet_inflight_bytes",)] == 500
-    again = Counts()
-    again.call("Hand")
-    again.received(7.0)
-    again.add("bytes_up", 50)
-    totals = heard(totals, 0, 11, again.said())
+    again = Counter(bytes_up=50, receive_seconds_sum=7.0)
+    count_call(again, "Hand")
+    count_received(again, 7.0)
+    totals = heard(totals, 0, 11, again)
     found = scrape()
     assert found["fedfleet_calls_total", ("code", "OK"), ("method", "Hand")] == 3
     assert found["fedfleet_bytes_total", ("direction", "up")] == 2050
     assert found["fedfleet_receive_seconds_bucket", ("le", "0.05")] == 2
     assert found["fedfleet_receive_seconds_bucket", ("le", "+Inf")] == found[("fedfleet_receive_seconds_count",)] == 3
     assert found[("fedfleet_receive_seconds_sum",)] == pytest.approx(7.06)
-    for before, after in zip(seen, seen[1:], strict=False):
+    for before, after in pairwise(seen):
         fell = [n for n, v in before.items() if n[0].endswith(("_total", "_bucket", "_count")) and after[n] < v]
         assert not fell
 
@@ -85,7 +93,7 @@ def test_every_figure_is_told():
     assert found["fedfleet_process_proportional_bytes", ("process", "processor")] == 80
     assert found["fedfleet_process_resident_bytes", ("process", "t0")] == 50
     assert ("fedfleet_process_proportional_bytes", ("process", "t0")) not in found
-    assert found["fedfleet_run_info", ("program", "0.1.0"), ("run", "demo")] == 1
+    assert found["fedfleet_run_info", ("protocol", "3"), ("run", "demo")] == 1
 
 
 def test_names_from_elsewhere_cannot_break_the_text():
