@@ -35,8 +35,9 @@ class Child:
         self.pid = self._process.pid
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._complaints: list[bytes] = []
-        for work in (self._read, self._listen):
-            threading.Thread(target=work, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        threading.Thread(target=self._read, daemon=True).start()
         self.tell(told)
 
     def _read(self) -> None:
@@ -70,6 +71,7 @@ class Child:
             ) from None
         if not line:
             code = self._process.wait()
+            self._listener.join(1.0)
             raise RunFailed(f"stress: the {self.name} process ended with code {code}; {self._last_words()}")
         return json.loads(line)
 

@@ -29,6 +29,7 @@ _STARTING = 120.0  # seconds within which a process must be ready
 _ENDING = 60.0
 _SLOWEST = 5e6  # bytes a second and direction that any machine should move: slower, and the run counts as stuck
 _CHANNELS = 8
+_ROOM = 1.25  # of the server for payloads on their way, against what the generators send at once
 _MOST_WAITING = 4096  # calls that a fleet leaves open for the server to answer when there is work
 
 
@@ -85,10 +86,10 @@ def stressed(asked: Stress) -> Outcome:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedfleet-stress-", ignore_cleanup_errors=True))
         keys = _certified(folder) if stress.tls else Keys()
         before = _raw(stress, keys)
-        host = stack.enter_context(Child(stress.host, _hosting(stress, folder, keys)))
+        host = stack.enter_context(Child(stress.host, hosting_of(stress, folder, keys)))
         at = host.answer(_STARTING)
         watch = stack.enter_context(Watch(host.pid))
-        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in _loads(stress, at, keys.ca)]
+        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in loads_of(stress, at, keys.ca)]
         for load in loads:
             load.answer(_STARTING)
         for load in loads:
@@ -130,19 +131,20 @@ def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
     ))  # fmt: skip
 
 
-def _hosting(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
+def hosting_of(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
     """What the server's process is told first."""
     flags = ("transmitters", "durable", "encode_once", "streaming")
     return {
         "dummy": asdict(stress.dummy),
         "folder": folder,
+        "in_flight_bytes": int(_ROOM * stress.in_flight * stress.dummy.payload_bytes),
         "certificate": keys.certificate,
         "certificate_key": keys.key,
         **{name: getattr(stress, name) for name in flags},
     }
 
 
-def _loads(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
+def loads_of(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
     """Clients dealt out to generators like cards."""
     clients, n = stress.dummy.clients, stress.generators
     waiting = min(_MOST_WAITING, clients) // n
@@ -157,7 +159,7 @@ def _loads(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
             max(1, stress.in_flight // n),
             waiting,
             max(1, _CHANNELS // n),
-            ca,
+            ca=ca,
         )
         for i in range(n)
     ]
