@@ -17,7 +17,7 @@ from typing import Any
 from fedfleet.core.errors import RunFailed
 
 _GRACE = 5.0  # seconds between being asked to end and being ended
-_TAIL = 2000  # characters of what a child said before it failed
+_TAIL = 400  # characters of what a child said before it failed
 
 
 class Child:
@@ -74,8 +74,10 @@ class Child:
         return json.loads(line)
 
     def _last_words(self) -> str:
-        said = b"".join(self._complaints).decode(errors="replace").strip()[-_TAIL:]
-        return f"it last said: {said}" if said else "it said nothing"
+        said = (
+            b"".join(self._complaints).decode(errors="replace").strip().splitlines()[-1:]
+        )  # of a traceback, what matters
+        return f"it last said: {said[0][-_TAIL:]}" if said else "it said nothing"
 
     @property
     def running(self) -> bool:

@@ -9,6 +9,7 @@ and gives its `Tally` at the end.
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import sys
 from collections import Counter
@@ -306,6 +307,8 @@ def told(load: Load) -> dict[str, Any]:
 
 def main() -> None:
     """Read a load, wait for the start, be its clients, answer with the tally."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # thousands of calls are open, and none of them is garbage
     load = Load(**heard())
     key = run_key(Path(load.key))
     say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 1), heard)))})

@@ -20,7 +20,7 @@ from fedfleet.runtime.wire.stress.children import Child
 from fedfleet.runtime.wire.stress.generator import Load, told
 from fedfleet.runtime.wire.stress.latency import joined
 from fedfleet.runtime.wire.stress.memory import Seen, Watch
-from fedfleet.runtime.wire.stress.plan import Dummy
+from fedfleet.runtime.wire.stress.plan import Dummy, check_bytes
 from fedfleet.runtime.wire.stress.raw import Raw, RawRate, raw_rates
 
 _GENERATOR = "fedfleet.runtime.wire.stress.generator"
@@ -110,6 +110,7 @@ def _middle(before: RawRate, after: RawRate) -> RawRate:
 
 
 def _check(stress: Stress) -> None:
+    check_bytes(stress.dummy.payload_bytes)
     if stress.dummy.rounds < 2:
         raise BadInput("--rounds: rates leave the first round out; give at least 2")
     if stress.generators > stress.dummy.clients:
