@@ -39,6 +39,7 @@ from fedfleet.runtime.wire.transmitter import Transmitter
 
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
+_SLOWEST = 4096  # bytes a second of an upload; what came is kept, and can be resumed
 _STREAMS = 4096  # calls at once on one connection
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -125,7 +126,9 @@ class Handlers:
         if of.tables.waiters.get(client) is waiter:
             del of.tables.waiters[client]
         self.caller(head.caller)  # it may have been put out while it waited
-        return of.answer(client, time.monotonic() - came)
+        answer, payload = of.next_work(client, time.monotonic() - came)
+        of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
+        return framed(answer, payload)
 
     async def fetch(self, data: bytes, context: Context) -> AsyncIterator[bytes]:
         """A blob from an offset on, chunk by chunk from shared memory."""
@@ -151,7 +154,7 @@ class Handlers:
         """A report in chunks; what came of it before the line broke is kept, so that it can be resumed."""
         del context
         of = self._of
-        head, rest = opened(await anext(requests, b""), pb.Report)
+        head, rest = opened(await asyncio.wait_for(anext(requests, b""), _IDLE_SECONDS), pb.Report)
         client = self.caller(head.caller)
         if head.nbytes > of.start.largest:
             of.strike(client, f"a report of {head.nbytes} bytes, and {of.start.largest} is the most")
@@ -169,7 +172,7 @@ class Handlers:
             of.counters["busy"] += 1
             return _receipt(pb.Receipt.BUSY, busy.reason, seconds=busy.seconds)
         try:
-            async for chunk in _in_time(requests):
+            async for chunk in _in_time(requests, _IDLE_SECONDS + (head.nbytes - have) / _SLOWEST):
                 if len(chunk) > head.nbytes - have or len(chunk) > CHUNK + MOST_HEAD:
                     of.strike(client, "a stream that brings more than it said")
                     return _receipt(pb.Receipt.RETRY, f"more came than the {head.nbytes} bytes that it said")
@@ -265,10 +268,12 @@ class Handlers:
         return pb.StatusReply(json=told.json).SerializeToString()
 
 
-async def _in_time(requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The chunks of a stream; `TimeoutError` if one keeps us waiting: who holds memory must use it."""
+async def _in_time(requests: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """The chunks of a stream; `TimeoutError` if one keeps us waiting, or all take longer: who holds memory must use it."""
+    until = time.monotonic() + seconds
     while True:
-        chunk = await asyncio.wait_for(anext(requests, None), _IDLE_SECONDS)
+        left = min(_IDLE_SECONDS, until - time.monotonic())
+        chunk = await asyncio.wait_for(anext(requests, None), max(left, 0.0))
         if chunk is None:
             return
         yield chunk
