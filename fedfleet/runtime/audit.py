@@ -8,7 +8,7 @@ is with a served run, whose facts nobody can derive: its models are made again f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -30,7 +30,7 @@ from fedfleet.runtime.looking import look
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.noise import Noising
 from fedfleet.runtime.record import Enough, Lie, Numbered, Record
-from fedfleet.runtime.rows import decode_numbered, spans
+from fedfleet.runtime.rows import Kind, Row, decode_numbered, spans
 from fedfleet.runtime.simulate import Simulation, drive, fresh
 
 TRAINED = ("models", "scores", "losses")
@@ -85,9 +85,16 @@ def decide_again(plan: Plan, world: World, rows: Sequence[Numbered]) -> Audit:
 def follow_served(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
     """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed.
 
-    Without an executor the scores of the models are believed too.
+    Without an executor the scores of the models are believed too, and those that devices gave in any case.
     """
+    from fedfleet.runtime.wire.judging.asking import (
+        judged_by_devices,
+    )  # for served runs alone: the wire minds how gRPC starts
+
     gathered = 0
+    by_devices = judged_by_devices(
+        row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note
+    )
 
     def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
         nonlocal gathered
@@ -97,10 +104,10 @@ def follow_served(plan: Plan, world: World, execute: Executor | None, rows: Sequ
             raise RunFailed("the kept aggregate is of other reports")
         return kept
 
-    found = _facts_followed(plan, world, _read(rows), regather, execute, models=True)
+    found = _facts_followed(plan, world, _read(rows), regather, execute, models=True, by_devices=by_devices)
     trained = ("models", "scores") if execute is not None else ("models",)
-    believed = ("aggregates", "losses", *WORLD, *(() if execute is not None else ("scores",)))
-    return replace(found, verified=("decisions", *trained), believed=believed)
+    scores = ("scores",) if execute is None else ("scores by devices",) if by_devices else ()
+    return replace(found, verified=("decisions", *trained), believed=("aggregates", "losses", *WORLD, *scores))
 
 
 def follow_kept(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
@@ -209,14 +216,25 @@ def _read(rows: Sequence[Numbered]) -> Log:
 
 
 def _facts_followed(
-    plan: Plan, world: World, log: Log, regather: Regather, execute: Executor | None = None, *, models: bool = False
+    plan: Plan,
+    world: World,
+    log: Log,
+    regather: Regather,
+    execute: Executor | None = None,
+    *,
+    models: bool = False,
+    by_devices: Collection[int] = (),
 ) -> Audit:
-    """The coordinator on recorded facts; with an executor, every model is evaluated again."""
+    """The coordinator on recorded facts; with an executor, every model is evaluated again, as far as the server did."""
     scores = iter([(n, e) for n, e in zip(*log, strict=True) if isinstance(e, Evaluated)])
 
     def carry(command: Command) -> None:
         if isinstance(command, Evaluate):
             number, said = next(scores, (0, None))
+            if said is not None and command.version in by_devices:
+                if _is_sum(said):
+                    return
+                command, said = replace(command, clients=False), replace(said, clients=None)
             if execute is not None and said is not None:
                 _check_score(number, said, evaluate(plan, world, execute, ClientMemory(), command, said.time))
 
@@ -231,6 +249,12 @@ def _facts_followed(
         (*TRAINED, *WORLD),
         found.state.server.params if models else None,
     )
+
+
+def _is_sum(said: Evaluated) -> bool:
+    """Is this what clients found, added up, and nothing of the server's own?"""
+    each = said.clients
+    return each is not None and (said.correct, said.total) == (int(each.correct.sum()), int(each.total.sum()))
 
 
 def _check_score(number: int, said: Evaluated, found: Evaluated) -> None:

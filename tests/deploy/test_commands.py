@@ -10,7 +10,10 @@ import pytest
 from tests.deploy.commands import check_words
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "docs/how-to/deploy.md", ROOT / "docs/how-to/operate.md", ROOT / "examples/deploy/README.md"]
+PAGES = [
+    *(ROOT / f"docs/how-to/{name}.md" for name in ("serve", "security", "deploy", "operate")),
+    ROOT / "examples/deploy/README.md",
+]
 
 
 def commands_in(text):

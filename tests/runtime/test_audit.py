@@ -8,14 +8,14 @@ from hypothesis import given, settings
 
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import ModelCommitted, ReportRejected, ReportsGathered
+from fedfleet.core.events import Evaluated, ModelCommitted, ReportRejected, ReportsGathered
 from fedfleet.core.parts import Selector
-from fedfleet.core.records import Stop, whole_work
+from fedfleet.core.records import ClientScores, Stop, whole_work
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime.aggregates import keep_aggregate
 from fedfleet.runtime.audit import decide_again, follow_served, run_again
 from fedfleet.runtime.record import Lie
-from fedfleet.runtime.rows import COLUMNS, Kind, encode
+from fedfleet.runtime.rows import COLUMNS, Kind, Row, encode
 from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import commits_at, even_fleet, events_of, fleets, paces, toy_plan, world_of
@@ -180,6 +180,36 @@ def test_kept_aggregates_need_no_training(tmp_path):
     (tmp_path / "aggregates/00000001.safetensors").write_bytes(b"torn")
     with pytest.raises(RunFailed, match="00000001"):
         follow_served(plan, world, None, rows, tmp_path)
+
+
+def test_scores_that_devices_gave_are_believed_and_the_servers_are_not(tmp_path):
+    plan, world, log = toy_plan(commits_at(3, 2), 6), world_of(even_fleet(6)), []
+    simulate(plan, world, opaque_executor(), watch=log.extend)
+    for number, event in enumerate(e for e in log if isinstance(e, ReportsGathered)):
+        keep_aggregate(tmp_path, number, event)
+    at = max(i for i, e in enumerate(log) if isinstance(e, Evaluated))
+    each = ClientScores(np.array([1, 4]), np.array([3, 2]), np.array([5, 2]))
+    note = (
+        0,
+        tuple(
+            Row(
+                0.0,
+                Kind.NOTE,
+                note=f"version {log[at].version} was judged by 2 of 6 devices: 0 declined, 4 were silent",
+            )
+        ),
+    )
+
+    def audited(rows, **said):
+        events = [*log[:at], replace(log[at], clients=each, **said), *log[at + 1 :]]
+        return follow_served(plan, world, opaque_executor(), [*rows, *numbered(events)], tmp_path)
+
+    alone = {"correct": 5, "total": 7}  # what the devices found, and nothing else
+    assert "scores by devices" in audited([note], **alone).believed
+    assert "scores by devices" in audited([note]).believed  # the server judged too, and that is derived again
+    for rows, said in (([], alone), ([], {}), ([note], {"correct": 6, "total": 7})):
+        with pytest.raises(Lie):
+            audited(rows, **said)
 
 
 def test_a_replay_from_kept_aggregates_learns_from_the_same_statistics(tmp_path):

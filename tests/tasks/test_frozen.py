@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.trees import content_hash
-from fedfleet.tasks.frozen import FixedNorm, frozen, held_names, hold
+from fedfleet.tasks.digits import digits_mlp
+from fedfleet.tasks.frozen import FixedNorm, frozen, held_names, hold, refrozen
 from fedfleet.tasks.text import char_lstm
 from tests.runtime.executors.cohorts import convolutions, dense, small_task
 
@@ -94,3 +95,15 @@ def test_freezing_everything_is_refused():
 def test_holding_nothing_changes_nothing():
     module = dense()()
     assert {*hold(module, {}).state_dict()} == {*dense()().state_dict()}
+
+
+def test_frozen_weights_can_be_replaced_by_others_of_the_same_form():
+    task = frozen(digits_mlp()(0), lambda name: name.startswith("3."), seed=0)
+    others = {n: v + 1 for n, v in task.frozen.items()}
+    changed = refrozen(task, others)
+    assert changed.frozen is others
+    built = dict(changed.build().named_buffers())
+    assert all(np.array_equal(built[n].numpy(), v) for n, v in others.items())
+    assert [n for n, _ in changed.build().named_parameters()] == ["3.weight", "3.bias"]
+    with pytest.raises(Refused, match="no frozen weights of 'digits_mlp'"):
+        refrozen(task, {"1.weight": others["1.weight"]})

@@ -78,3 +78,13 @@ def test_tasks_start_the_same_from_the_same_seed(name):
         assert not np.intersect1d(task.dataset.owner[task.holdout], task.dataset.owner[left]).size
     else:
         assert len(task.holdout) == round(0.2 * len(task.dataset.y))
+
+
+def test_a_recipe_fits_its_model_to_other_data():
+    from fedfleet.tasks.small_images import mlp
+
+    own = Dataset(np.zeros((7, 1, 28, 28), np.float32), np.arange(7), 10)
+    task = mlp(synthetic=False).fit(5, own)  # the public set need not be here
+    assert task.dataset is own and not len(task.holdout)
+    whole = mlp(synthetic=True, samples=50)(5)
+    assert all(np.array_equal(v, whole.init(5)[n]) for n, v in task.init(5).items())

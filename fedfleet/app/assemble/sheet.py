@@ -23,7 +23,7 @@ from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.spec.tables import Table, build_part, resolve_part
 from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.labels import FleetFacts, ModelFacts, ModelOf, RunFacts
-from fedfleet.core.limits import LARGEST, LAST_SEED, MOST, SMALLEST
+from fedfleet.core.limits import LARGEST, LAST_SEED, MOST
 from fedfleet.core.parts import Algorithm, Dataset, Task
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import client_keys
@@ -192,7 +192,7 @@ _KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
 _MOST_FLEET = 10_000_000  # clients: a device holds the key of each, and nobody may fill its memory with them
 _RANGES: dict[str, tuple[float, float]] = {
     "seed": (0, LAST_SEED), "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MOST),
-    "byte_scale": (SMALLEST, LARGEST),
+    "byte_scale": (0, LARGEST),  # 0: trained in one place, where nothing travels
 }  # fmt: skip
 
 

@@ -43,7 +43,8 @@ from fedfleet.runtime.wire.security.enrolment import Registry
 from fedfleet.runtime.wire.security.secrets import run_key
 from fedfleet.runtime.wire.security.tls import ServerFiles, is_loopback, refuse_open
 from fedfleet.runtime.wire.served import Served, check_servable
-from fedfleet.runtime.wire.serving import Listening, serve
+from fedfleet.runtime.wire.serving import Listening, forget_reports, serve
+from fedfleet.runtime.wire.tending import reserved
 
 SERVED = "served"
 
@@ -93,6 +94,7 @@ def serve_run(
     check_servable(setup.plan, options.devices)
     require_secret(setup.plan.algorithm)
     source_here(setup.plan.algorithm)
+    reserved(options.address)[0].close()  # a server that cannot listen must not leave a folder behind
     folder = out or Path("runs") / f"{spec.name}-wire-{spec.digest[:10]}"
     if resume:
         refuse_absent(folder)
@@ -129,6 +131,7 @@ def _served(
                 served, options, back=back, tls=_tls(door), listening=_greeting(setup.spec, options, door, folder)
             )
         journal.flush()
+        forget_reports(folder)
         written, params = Written(journal.digest, journal.position, journal.link), done.server.params
     finally:
         journal.close()

@@ -94,7 +94,6 @@ class Handlers:
 
     async def check(self, data: bytes, context: Context) -> bytes:
         """Hand out work, or keep the device on the line for a while if there is none."""
-        del context
         of = self._of
         head = parsed(data, pb.CheckIn)
         client = self.caller(head.caller)
@@ -105,7 +104,7 @@ class Handlers:
             of.heard(client, of.start.hold_seconds)
             return framed(pb.Answer(later=pb.Later(seconds=of.start.hold_seconds)))
         if not (head.hold and (errand is None or working) and room and not of.tables.over):
-            answer, payload = of.next_work(client)
+            answer, payload = await self._next(client, context)
             of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
             return framed(answer, payload)
         of.heard(client, 0.0)
@@ -126,9 +125,16 @@ class Handlers:
         if of.tables.waiters.get(client) is waiter:
             del of.tables.waiters[client]
         self.caller(head.caller)  # it may have been put out while it waited
-        answer, payload = of.next_work(client, time.monotonic() - came)
+        answer, payload = await self._next(client, context, time.monotonic() - came)
         of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
         return framed(answer, payload)
+
+    async def _next(self, client: int, context: Context, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
+        """What a device has to do next, when there is room for the model that goes along."""
+        nbytes = self._of.inline_bytes(client)
+        if nbytes:
+            await self._of.outgoing.enter(nbytes, context)
+        return self._of.next_work(client, held)
 
     async def fetch(self, data: bytes, context: Context) -> AsyncIterator[bytes]:
         """A blob from an offset on, chunk by chunk from shared memory."""
@@ -145,14 +151,12 @@ class Handlers:
 
     async def hand(self, data: bytes, context: Context) -> bytes:
         """A report in one message."""
-        del context
         head, payload = opened(data, pb.Report)
         client = self.caller(head.caller)
-        return await self._take(client, head, payload)
+        return await self._take(client, head, payload, context)
 
     async def hand_stream(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """A report in chunks; what came of it before the line broke is kept, so that it can be resumed."""
-        del context
         of = self._of
         head, rest = opened(await asyncio.wait_for(anext(requests, b""), _IDLE_SECONDS), pb.Report)
         client = self.caller(head.caller)
@@ -182,7 +186,7 @@ class Handlers:
                 self._partials.keep(head, memoryview(buffer)[:have])
                 return _receipt(pb.Receipt.RETRY, f"only {have} of {head.nbytes} bytes came")
             self._partials.forget(head)
-            return await self._take(client, head, memoryview(buffer), counted=True)
+            return await self._take(client, head, memoryview(buffer), context, counted=True)
         except (asyncio.CancelledError, TimeoutError, grpc.RpcError):
             if have < head.nbytes:
                 self._partials.keep(head, memoryview(buffer)[:have])
@@ -190,7 +194,9 @@ class Handlers:
         finally:
             of.door.close(client, streams=1, nbytes=head.nbytes)
 
-    async def _take(self, client: int, head: pb.Report, payload: memoryview, *, counted: bool = False) -> bytes:
+    async def _take(
+        self, client: int, head: pb.Report, payload: memoryview, context: Context, *, counted: bool = False
+    ) -> bytes:
         of, began = self._of, time.monotonic()
         of.counters["bytes_up"] += len(payload)
         if not check_nonce(of.key, head.task, head.nonce):
@@ -213,7 +219,7 @@ class Handlers:
                 of.door.close(client, nbytes=len(payload))
         of.counters["reports"] += 1
         _observe(of, time.monotonic() - began)
-        answer, more = of.next_work(client)
+        answer, more = await self._next(client, context)
         back = answer.later.seconds if answer.HasField("later") else of.start.hold_seconds
         of.heard(client, back or of.start.hold_seconds)
         receipt = pb.Receipt(status=grant.status, reason=grant.reason, seconds=grant.seconds, next=answer)  # type: ignore[arg-type]
@@ -270,13 +276,12 @@ class Handlers:
 
 async def _in_time(requests: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
     """The chunks of a stream; `TimeoutError` if one keeps us waiting, or all take longer: who holds memory must use it."""
-    until = time.monotonic() + seconds
-    while True:
-        left = min(_IDLE_SECONDS, until - time.monotonic())
-        chunk = await asyncio.wait_for(anext(requests, None), max(left, 0.0))
-        if chunk is None:
-            return
-        yield chunk
+    loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
+    async with asyncio.timeout(_IDLE_SECONDS) as limit:  # one timer for all chunks, which is moved on
+        async for chunk in requests:
+            yield chunk
+            limit.reschedule(min(loop.time() + _IDLE_SECONDS, until))
 
 
 def _address(context: Context) -> str:

@@ -46,7 +46,8 @@ def hear(of: Processor, index: int, message: inside.ToProcessor) -> None:
     if message.HasField("ready"):
         _ready(of, index, message.ready)
     if message.safe:
-        _safe(of, index, message.safe)
+        of.tasks.safe(message.safe)
+        _done_elsewhere(of, index, message.safe)
     for claim in message.claims:
         claimed(of, index, claim)
     if message.enrolling:
@@ -59,15 +60,6 @@ def hear(of: Processor, index: int, message: inside.ToProcessor) -> None:
     for strike in message.strikes:
         of.saving.struck(strike.client, strike.reason)
         of.log("warning", "an upload was damaged or wrongly addressed", device=strike.client, reason=strike.reason)
-
-
-def _safe(of: Processor, index: int, tasks: Sequence[int]) -> None:
-    """Reports are on a disk: the other transmitters need not hand these tasks out any more."""
-    assert of.tending is not None
-    of.tasks.safe(tasks)
-    for other, tended in enumerate(of.tending.all):
-        if other != index and tended.ready:
-            tended.out.withdrawn.extend(tasks)
 
 
 def counted(of: Processor, index: int, message: inside.ToProcessor) -> None:
@@ -106,6 +98,7 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
         of.served.journal.flush()
         of.tending.tell(index, inside.ToTransmitter(discard=dead))
     of.tasks.release(index, found)
+    _done_elsewhere(of, index, found)
     of.tending.all[index].ready = True
     introduce(of, of.out(index))
     revoke(of, of.served.registry.raised(), only=index)
@@ -115,6 +108,14 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
         of.closing.pop(index, None)
         of.out(index).close.append(of.state.book.round)
     try_close(of)
+
+
+def _done_elsewhere(of: Processor, index: int, tasks: Sequence[int]) -> None:
+    """What one transmitter has made safe, the others must not hand out again."""
+    assert of.tending is not None
+    for other, tended in enumerate(of.tending.all):
+        if other != index and tended.ready:
+            tended.out.withdrawn.extend(tasks)
 
 
 def _recognised(of: Processor, index: int, entries: list[Entered]) -> bool:

@@ -83,7 +83,8 @@ class Judgement:
 
     def _ask(self, kind: Kind, clients: Ints, seconds: float, server: ServerState, version: int) -> None:
         of, now = self._of, self._of.now()
-        asked = self._asked[kind] = Asked(kind, clients, now + seconds, server, version, self._next)
+        most = None if kind is Kind.PROBE else of.served.registry.most_tests(clients, self._dealt(clients))
+        asked = self._asked[kind] = Asked(kind, clients, now + seconds, server, version, self._next, most)
         self._next += len(clients)
         message = self._waves[kind] = inside.Wave(
             first=asked.first, round=of.state.book.round, version=version, kind=int(kind),
@@ -94,6 +95,11 @@ class Judgement:
         for out in of.everybody():
             out.blobs.extend(blobs)
             out.waves.append(message)
+
+    def _dealt(self, clients: Ints) -> Ints:
+        """How many test samples the spec deals to each of these."""
+        data = self._of.world.data
+        return np.array([len(data.shard(client, "test", 0)) for client in clients.tolist()], np.int64)
 
     def introduce(self, out: inside.ToTransmitter) -> None:
         """Tell a transmitter that has just started who is still asked."""

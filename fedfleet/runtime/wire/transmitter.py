@@ -33,6 +33,7 @@ from fedfleet.runtime.wire.errands import Errands, blob_of, work_of
 from fedfleet.runtime.wire.framing import SMALL
 from fedfleet.runtime.wire.links import Link, linked
 from fedfleet.runtime.wire.options import Start, start_from
+from fedfleet.runtime.wire.outgoing import Outgoing
 from fedfleet.runtime.wire.security.secrets import RunKey, nonce_of
 from fedfleet.runtime.wire.spool import Spool
 from fedfleet.runtime.wire.sums import PartialSums, sheet_from_json
@@ -42,6 +43,7 @@ from fedfleet.runtime.wire.taking import Taken, codec_from
 _GATHER_SECONDS = 0.004
 _GONE_SECONDS = 1.0
 GIVEN_UP = 3  # the exit code of one that cannot go on, and that to start again would not help
+_MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
 _LATER_SECONDS = 2.0  # come back after so long, where the processor has not said when
 
 
@@ -91,6 +93,7 @@ class Transmitter:
         )
         self.tables = Tables(Errands(start.clients), np.ones(start.clients, np.uint32))
         self.counters: Counter[str] = Counter()
+        self.outgoing = Outgoing(min(_MOST_OUTGOING, start.in_flight_bytes))
         self.door = Door(Limits(all_bytes=start.in_flight_bytes, peer_bytes=start.in_flight_bytes // 2 + start.largest))
         self.link: Link[inside.ToTransmitter] | None = None
         self.seconds = 0.0  # that receiving took, in all
@@ -252,6 +255,12 @@ class Transmitter:
         self.over.set()
 
     # ---- answers to devices ---------------------------------------------------------------------------------------
+
+    def inline_bytes(self, client: int) -> int:
+        """The bytes of the model that would go along with an answer to this device now."""
+        errand = None if self.tables.over or self.tables.draining else self.tables.errands.of(client)
+        found = None if errand is None else self.tables.blobs.get(blob_of(errand))
+        return found[0].nbytes if found is not None and found[0].nbytes <= SMALL else 0
 
     def next_work(self, client: int, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """Work, when to come back, or that it is over; and the payload that goes with it."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import fedfleet as package
 from fedfleet.app.assemble import assemble, executing
-from fedfleet.app.assemble.overrides import combinations
+from fedfleet.app.assemble.overrides import combinations, table_for
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm
@@ -182,3 +182,13 @@ def test_settings_of_single_clients_and_of_kinds_go_with_every_algorithm(use):
         np.testing.assert_allclose(there.state.server.params[leaf], value, atol=1e-3, rtol=1e-3)
     moved = {n for n, v in params.items() if not np.array_equal(v, setup.plan.params[n])}
     assert all(not np.array_equal(params[n], plain.state.server.params[n]) for n in moved)
+
+
+def test_the_table_of_one_client_is_what_its_part_was_built_from():
+    first, second = {"clients": [0, 1], "algorithm": {"epochs": 3}}, {"kinds": ["slow"], "algorithm": {"lr": 0.01}}
+    spec = resolve({"world": {"devices": {"use": "spread"}}, "override": [first, second]})
+    setup = assemble(spec)
+    for client, kind in enumerate(setup.world.devices.kinds[:10]):
+        table, half = table_for(spec, client, kind), setup.plan.algorithm.local(client, {})
+        assert (table["epochs"], table["lr"]) == (half.batches.epochs, half.rate)
+        assert (table["epochs"], table["lr"]) == (3 if client < 2 else 2, 0.01 if kind == "slow" else 0.1)

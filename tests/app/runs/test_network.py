@@ -8,8 +8,9 @@ import tomllib
 import pytest
 from safetensors.numpy import load_file
 
+from fedfleet.app.assemble.sheet import kit_from
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.network import run_device, serve_run
+from fedfleet.app.runs.network import Door, serve_run
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.runs.verify import verify_run
 from fedfleet.app.spec import load_spec, resolve
@@ -18,6 +19,10 @@ from fedfleet.core.noising import add_noise
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime import gather
 from fedfleet.runtime.noise import VARIABLE
+from fedfleet.runtime.wire.device.attending import Device, Wishes
+from fedfleet.runtime.wire.device.calls import Line
+from fedfleet.runtime.wire.device.store import Store
+from fedfleet.runtime.wire.options import Serve
 from tests.app.runs.tampering import LIES, sql, tampered
 from tests.app.specs import TINY, written
 from tests.runtime.test_signing import key_file
@@ -32,24 +37,37 @@ def free_address():
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
-    address, answers = free_address(), {}
+def served(spec, folder, clients=2, key=None):
+    """A run over loopback with devices on threads; and how many tasks each device did."""
+    address, did = free_address(), {}
 
     def attend(client):
-        answers[client] = run_device(address, client)
+        store, line = Store(folder / f"device{client}"), Line(address, None)
+        did[client] = Device(
+            line, store, Wishes(client=client), lambda sheet, fetch: kit_from(sheet, None, fetch), str
+        ).attend()
+        line.close()
+        store.close()
 
-    devices = [threading.Thread(target=attend, args=(c,), daemon=True) for c in range(2)]
+    devices = [threading.Thread(target=attend, args=(c,), daemon=True) for c in range(clients)]
     for device in devices:
         device.start()
-    done = serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", address, 2)
+    options = Serve(address=address, devices=clients, transmitters=1, quiet=True)
+    done = serve_run(spec, [], folder / "out", options, Door(), key=key)
     for device in devices:
         device.join(20)
-    assert f"listening on {address} for 2 devices" in capsys.readouterr().err
+    return done, {client: found.tasks for client, found in did.items()}
+
+
+def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
+    done, did = served(written(tmp_path, ROUNDS), tmp_path)
+    assert "for 2 devices of 2 clients" in capsys.readouterr().err
     assert done.metrics["commits"] == 2
-    assert answers == {c: {"client": c, "tasks": 2} for c in range(2)}
-    assert {"spec.toml", "run.db", "model.safetensors", "metrics.json", "aggregates"} <= {
+    assert did == {0: 2, 1: 2}
+    assert {"spec.toml", "run.db", "model.safetensors", "metrics.json", "aggregates", "wire"} <= {
         p.name for p in done.out.iterdir()
     }
+    assert done.out.stat().st_mode & 0o077 == 0
     found = replay_run(done.out)
     assert {"decisions", "models", "scores"} <= set(found["verified"])
     assert {"arrivals", "picks", "aggregates"} <= set(found["not_verified"])
@@ -58,30 +76,19 @@ def test_a_served_run_fills_the_same_kind_of_folder(tmp_path, capsys):
 
 @pytest.mark.parametrize("method", ["heterofl", "fjord"])
 def test_slices_of_a_model_travel_and_give_the_models_of_a_simulation(method, tmp_path):
-    spec, address = tomllib.loads(ROUNDS), free_address()
+    spec = tomllib.loads(ROUNDS)
     spec |= {"task": {"use": "digits_mlp", "hidden": 16}, "algorithm": {"use": method, "widths": [0.5, 0.25]}}
     (tmp_path / "spec.toml").write_text(resolve(spec).toml())
-    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
-    for device in devices:
-        device.start()
-    served = serve_run(tmp_path / "spec.toml", [], tmp_path / "out", address, 2)
-    for device in devices:
-        device.join(20)
+    done = served(tmp_path / "spec.toml", tmp_path)[0]
     simulated = perform(resolve(spec), tmp_path / "simulated")
-    assert served.metrics["commits"] == 2
-    hashes = [content_hash(load_file(done.out / "model.safetensors")) for done in (served, simulated)]
+    assert done.metrics["commits"] == 2
+    hashes = [content_hash(load_file(made.out / "model.safetensors")) for made in (done, simulated)]
     assert hashes[0] == hashes[1]
 
 
 def test_of_a_served_run_a_forger_who_seals_anew_is_found_by_the_signature_alone(tmp_path):
     """Nobody can derive when a device's report came: only whose record it is can be known."""
-    address, key = free_address(), key_file(tmp_path)
-    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
-    for device in devices:
-        device.start()
-    done = serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", address, 2, key)
-    for device in devices:
-        device.join(20)
+    done, _ = served(written(tmp_path, ROUNDS), tmp_path, key=key_file(tmp_path))
     assert verify_run(done.out, tmp_path / "key.pub")["signed_by"]
     # Every arrival comes a little sooner, and all that follows fits.
     lie = sql(
@@ -104,14 +111,8 @@ def test_a_served_private_run_keeps_noised_sums_and_is_replayed_without_its_secr
     secret.write_bytes(bytes(range(100, 140)))
     monkeypatch.setenv(VARIABLE, str(secret))
     monkeypatch.setattr(gather, "add_noise", lambda *given: seen.append(copy.deepcopy(given[1])) or add_noise(*given))
-    address = free_address()
-    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
-    for device in devices:
-        device.start()
     private = ROUNDS + '[algorithm]\nprivate = { use = "tree", cohort = 2 }\n'
-    done = serve_run(written(tmp_path, private), [], tmp_path / "out", address, 2)
-    for device in devices:
-        device.join(20)
+    done, _ = served(written(tmp_path, private), tmp_path)
     assert done.metrics["commits"] == 2 and done.answer()["privacy"]["noise_from"] == "secret"
     files = b"".join(p.read_bytes() for p in done.out.rglob("*") if p.is_file())
     assert secret.read_bytes() not in files
@@ -126,7 +127,7 @@ def test_a_server_that_cannot_listen_leaves_no_folder(tmp_path):
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BadInput):
-            serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", address, 2)
+            serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", Serve(address=address, devices=2), Door())
     assert not (tmp_path / "out").exists()
 
 
@@ -134,23 +135,33 @@ CODED = '[algorithm]\nup = ["int4", "gzip"]\ndown = [{ use = "int8", rounding = 
 
 
 def test_a_served_run_sends_the_bytes_of_its_codecs_and_learns_what_a_simulation_does(tmp_path):
-    address, spec = free_address(), written(tmp_path, ROUNDS + CODED)
-    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
-    for device in devices:
-        device.start()
-    served = serve_run(spec, [], tmp_path / "out", address, 2)
-    for device in devices:
-        device.join(20)
+    spec = written(tmp_path, ROUNDS + CODED)
+    done, _ = served(spec, tmp_path)
     simulated = perform(load_spec(spec, []), tmp_path / "simulated")
-    assert served.metrics["bytes_up"] == simulated.metrics["bytes_up"] < 0.25 * 4 * 2600
-    assert served.metrics["bytes_down"] == simulated.metrics["bytes_down"]
-    assert (served.out / "model.safetensors").read_bytes() == (simulated.out / "model.safetensors").read_bytes()
-    assert replay_run(served.out)["ok"]
+    assert done.metrics["bytes_up"] == simulated.metrics["bytes_up"] < 0.25 * 4 * 2600
+    assert done.metrics["bytes_down"] == simulated.metrics["bytes_down"]
+    assert (done.out / "model.safetensors").read_bytes() == (simulated.out / "model.safetensors").read_bytes()
+    assert replay_run(done.out)["ok"]
 
 
-def test_what_codecs_remember_does_not_travel_yet(tmp_path):
-    spec = written(tmp_path, ROUNDS + CODED + "feedback = true\n")
-    one = written(tmp_path, ROUNDS + CODED + "[[override]]\nclients = [1]\nalgorithm.feedback = true\n", "one.toml")
-    for path in (spec, one):
-        with pytest.raises(BadInput, match="lets clients remember, and memory does not travel over the wire yet"):
-            serve_run(path, [], tmp_path / "out", free_address(), 2)
+def test_what_codecs_remember_stays_with_the_devices(tmp_path):
+    spec = written(tmp_path, ROUNDS + CODED + "[[override]]\nclients = [1]\nalgorithm.feedback = true\n")
+    done, _ = served(spec, tmp_path)
+    simulated = perform(load_spec(spec, []), tmp_path / "simulated")
+    assert (done.out / "model.safetensors").read_bytes() == (simulated.out / "model.safetensors").read_bytes()
+    assert list((tmp_path / "device1" / "memory").iterdir())
+
+
+def test_a_run_that_is_over_is_answered_again_and_a_simulation_is_not_taken_up(tmp_path):
+    spec = written(tmp_path, ROUNDS)
+    done, _ = served(spec, tmp_path)
+    options = Serve(address=free_address(), devices=2)
+    assert (
+        serve_run(spec, [], tmp_path / "out", options, Door(), resume=True).metrics["digest"] == done.metrics["digest"]
+    )
+    with pytest.raises(BadInput, match="exists already"):
+        serve_run(spec, [], tmp_path / "out", options, Door())
+    perform(load_spec(spec, []), tmp_path / "simulated")
+    (tmp_path / "simulated" / "seal.json").unlink()
+    with pytest.raises(BadInput, match="holds a simulation"):
+        serve_run(spec, [], tmp_path / "simulated", options, Door(), resume=True)

@@ -17,7 +17,7 @@ import grpc
 from fedfleet.core.records import Report
 from fedfleet.runtime.wire import fleet_pb2 as fleet
 from tests.runtime.wire.proving import Receipt
-from tests.runtime.wire.puppet import Errand, Puppet, Status
+from tests.runtime.wire.puppet import PAUSE, Errand, Puppet, Status
 from tests.runtime.wire.toys import Toy, payload_of, worked
 
 # What a call may end with while a server dies, restarts or is full; anything else is a fault of the server.
@@ -25,7 +25,6 @@ _PASSING = {
     grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 }  # fmt: skip
-_PAUSE = 0.02
 
 
 @dataclass(slots=True)
@@ -76,7 +75,7 @@ class Crowd:
             case "over":
                 self.over.add(puppet.client)
             case "later":
-                self.stopped.wait(min(answer.later.seconds, 0.05))
+                self.stopped.wait(PAUSE)
             case _:
                 pass
         return None
@@ -101,7 +100,7 @@ class Crowd:
             with self.lock:
                 self.receipts.append(Receipt(work.task, puppet.client, Status.Name(receipt.status)))
             if receipt.status in (Status.BUSY, Status.RETRY):
-                self.stopped.wait(max(receipt.seconds, _PAUSE))
+                self.stopped.wait(max(receipt.seconds, PAUSE))
                 continue
             return self._heard(puppet, receipt.next, more) if receipt.HasField("next") else None
         return None
@@ -116,7 +115,7 @@ class Crowd:
                     raise
                 with self.lock:
                     self.broken += 1
-                time.sleep(_PAUSE)
+                time.sleep(PAUSE)
         return None
 
 

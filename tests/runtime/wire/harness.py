@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
+
 from fedfleet.core.events import Event, ModelCommitted
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime import journal
 from fedfleet.runtime.files import load_tree
+from tests.runtime.wire.puppet import Puppet
 from tests.runtime.wire.toys import Toy, to_text
 
 ROOT = Path(__file__).parents[3]
@@ -73,14 +76,18 @@ class Ground:
         self.starts += 1
 
     def await_listening(self) -> None:
-        """Until somebody takes calls at the port."""
+        """Until calls at the port are answered: a port takes connections a little earlier."""
 
         def look() -> bool:
             assert self.server is not None
             assert self.server.poll() is None, self.said
-            with socket.socket() as end:
-                host, port = self.address.split(":")
-                return end.connect_ex((host, int(port))) == 0
+            puppet = Puppet(self.address, 0, wait=5.0)
+            try:
+                return bool(puppet.status())
+            except grpc.RpcError:
+                return False
+            finally:
+                puppet.close()
 
         wait_for(look, "a listening server", said=lambda: self.said)
 

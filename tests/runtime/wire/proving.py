@@ -158,21 +158,23 @@ def _given_up(events: Iterable[Event]) -> set[int]:
 
 
 def _excused(events: Sequence[Event]) -> set[int]:
-    """Tasks that arrived in a round that failed, or after which nothing was gathered any more."""
-    waiting: set[int] = set()
-    excused: set[int] = set()
+    """Tasks that arrived in a round that failed, or so late that no gathering had to take them.
+
+    What comes while a model is being made waits for the next one, and no longer: whom that passes over is lost.
+    """
+    first, second, excused = set[int](), set[int](), set[int]()  # waiting for this gathering, or for the one after it
     for event in events:
         match event:
             case TaskArrived():
-                waiting.add(event.task)
+                second.add(event.task)
             case ReportsGathered():
-                waiting.clear()
+                first, second = second - set(event.tasks.tolist()), set[int]()
             case RoundFailed():
-                excused |= waiting
-                waiting.clear()
+                excused |= first | second
+                first, second = set[int](), set[int]()
             case _:
                 pass
-    return excused | waiting
+    return excused | first | second
 
 
 def models_again(plan: Plan, events: Iterable[Event], reports: Mapping[int, Report]) -> list[str]:

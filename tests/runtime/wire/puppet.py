@@ -5,6 +5,8 @@ Nothing here retries or repairs: what the server answers is what the test sees, 
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,6 +17,7 @@ from fedfleet.runtime.wire import fleet_pb2 as fleet
 from fedfleet.runtime.wire.framing import CHUNK, PROTOCOL, SMALL, crc32c, framed, opened, path_of
 from tests.runtime.wire.toys import Toy, payload_of, worked
 
+PAUSE = 0.06  # between calls of one device: a server limits how often it may call
 Status = fleet.Receipt.Status
 
 
@@ -107,6 +110,11 @@ class Puppet:
         """Take leave."""
         self.call("Leave", fleet.LeaveRequest(caller=self.caller).SerializeToString())
 
+    def status(self) -> dict[str, Any]:
+        """What the server says of itself."""
+        said = self.call("Status", fleet.StatusRequest().SerializeToString())
+        return json.loads(fleet.StatusReply.FromString(said).json)
+
     def call(self, method: str, said: bytes) -> bytes:
         """Any bytes to any method."""
         return self.channel.unary_unary(path_of(method))(said, timeout=self.wait)
@@ -127,8 +135,6 @@ class Puppet:
 
     def await_work(self, seconds: float = 20.0) -> Errand:
         """Check in, as often as it takes, until there is work; never to be asked of a run that is over."""
-        import time
-
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             answer, payload = self.check()
@@ -138,7 +144,7 @@ class Puppet:
                 case "over":
                     raise AssertionError(f"the run is over: {answer.over.reason}")
                 case _:
-                    time.sleep(min(answer.later.seconds, 0.05))
+                    time.sleep(PAUSE)
         raise TimeoutError(f"client {self.client} got no work within {seconds} s")
 
     def report(self, work: fleet.Work, payload: bytes, **said: Any) -> fleet.Report:

@@ -38,7 +38,7 @@ from fedfleet.runtime.wire.serving import starting, take_up
 from fedfleet.runtime.wire.sums import PartialSums, sheet_from_json
 from fedfleet.runtime.wire.tending import Tended, starts_of
 from fedfleet.testing.toys import opaque_executor
-from tests.runtime.wire.toys import Toy, plan_of, payload_of, world_for, worked
+from tests.runtime.wire.toys import Toy, payload_of, plan_of, worked, world_for
 
 SECONDS = 10.0  # after which a test that waits has failed
 

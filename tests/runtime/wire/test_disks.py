@@ -52,6 +52,7 @@ def test_a_full_disk_stops_the_server_with_a_sentence_and_loses_nothing(tmp_path
             place.serve()
             with crowd(TOY, place.address) as people:
                 assert place.ended() == 1, place.said
+                assert "space" in place.said or "room" in place.said
                 assert "Traceback" not in place.said
                 resize(disk, "200m")
                 goes_on(place, people)

@@ -146,8 +146,6 @@ def test_a_report_of_a_round_that_failed_is_excused(events, receipts):
     end = events[-1]
     told = [*events[:at], RoundFailed(gathering.time, 2, "given up"), end]
     assert complaints(told, receipts) == []
-    told = [*events[:at], replace(gathering, tasks=gathering.tasks[:0]), end]
-    assert any("is in no model" in text for text in complaints(told, receipts))
 
 
 def test_a_model_of_other_reports_is_found(events):
@@ -158,3 +156,16 @@ def test_a_model_of_other_reports_is_found(events):
     assert models_again(PLAN, events, missing) == ["task 1 was folded, and no device handed it in"]
     fewer = changed(events, FOLDED, lambda e: replace(e, tasks=e.tasks[1:]))
     assert models_again(PLAN, fewer, reports) == ["model 1 is not made of the reports that it names"]
+
+
+def test_what_comes_while_a_model_is_made_waits_for_the_next_and_no_longer(events, receipts):
+    """A report that two gatherings pass over is lost."""
+    early, gatherings = only(TaskArrived, events)[0], only(FOLDED, events)
+    told = [e for e in events if e is not early]
+    at = next(i for i, e in enumerate(told) if e is gatherings[0])
+    told[at] = replace(gatherings[0], tasks=gatherings[0].tasks[gatherings[0].tasks != early.task])
+    told.insert(at, replace(early, time=told[at].time))  # it came just before the first model was there
+    late = [replace(e, tasks=np.append(e.tasks, early.task)) if e is gatherings[1] else e for e in told]
+    word = f"task {early.task} of client {early.client} was acknowledged, and is in no model"
+    assert word not in complaints(late, receipts)
+    assert word in complaints(told, receipts)

@@ -85,6 +85,7 @@ def test_twenty_thousand_statistics_are_not_taken(desk):
         assert len(event.stats) <= 16
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_clients_do_not_make_each_fact_dear(tmp_path):
     """The first version built the set of busy clients anew for each fact: 39 ms of each of them with so many clients."""
     spent = {}
@@ -96,11 +97,11 @@ def test_a_hundred_thousand_clients_do_not_make_each_fact_dear(tmp_path):
             for puppet in people:  # the first round warms everything up
                 desk.hand(puppet, *desk.honest(puppet, puppet.await_work()))
             before = cpu_seconds(desk.ground.server.pid)
-            for _ in range(5):
+            for _ in range(3):
                 for puppet in people:
                     desk.hand(puppet, *desk.honest(puppet, puppet.await_work()))
             spent[clients] = cpu_seconds(desk.ground.server.pid) - before
-    # 40 reports, and what goes with them, are some 200 facts: in the first version 8 s.
+    # 24 reports, and what goes with them, are some 120 facts: in the first version 5 s.
     assert spent[100_000] < spent[100] + 2.0, spent
 
 
@@ -115,7 +116,7 @@ def test_memory_does_not_grow_with_the_reports(tmp_path):
     toy = Toy(clients=16, rounds=1, width=2_000_000)
     payload_mb = 8.0
     with ground(tmp_path, toy) as place:
-        place.serve(in_flight_bytes=48 << 20)
+        place.serve(in_flight_bytes=48 << 20, transmitters=1)
         place.await_listening()
         people = [Puppet(place.address, client, wait=60.0) for client in range(toy.clients)]
         for puppet in people:
@@ -129,19 +130,18 @@ def test_memory_does_not_grow_with_the_reports(tmp_path):
             memory.append(family_mb(place.server.pid))
             puppet.close()
         assert place.ended() == 0, place.said
-    grown = max(memory[4:]) - max(memory[:4])
-    assert grown < 6 * payload_mb, memory
+    assert memory[-1] - memory[3] < 4 * payload_mb, memory  # twelve reports came between them
 
 
 def family_mb(pid):
-    """The private memory of a process and those that it started, in MB."""
+    """The memory of a process and those that it started, in MB."""
     total = 0
     for one in (pid, *children(pid)):
         try:
             text = Path(f"/proc/{one}/smaps_rollup").read_text()
         except OSError:
             continue
-        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith(("Private_", "Pss_Anon")))
+        total += sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:"))
     return total / 1024
 
 

@@ -8,7 +8,7 @@ import time
 from fedfleet.core.events import ModelCommitted, ReportsGathered
 from tests.runtime.wire.bench import UNTIL_STOPPED, bench
 from tests.runtime.wire.harness import wait_for
-from tests.runtime.wire.puppet import Status
+from tests.runtime.wire.puppet import PAUSE, Status
 from tests.runtime.wire.toys import Toy
 from tests.worlds import only
 
@@ -25,6 +25,7 @@ def test_receipts_come_while_a_model_is_being_made(tmp_path):
                     answer, payload = puppet.check()
                     if answer.HasField("work"):
                         errands[puppet.client] = puppet.opened(answer, payload)
+            time.sleep(PAUSE)
             return len(errands) == len(people)
 
         wait_for(all_have_work, "work for everybody", seconds=20)

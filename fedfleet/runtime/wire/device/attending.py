@@ -223,7 +223,8 @@ class Device:
         bench = Bench(self.line, self._caller, self.store, self.wishes.caps, self._wait)
         try:
             kit = self._ready(frozen_from(bench, work, until))
-            self._once(f"working on task {work.task} (round {work.round})")
+            what = f"working on task {work.task}" if work.kind == pb.TRAIN else f"judging model {work.version}"
+            self._once(f"{what} (round {work.round})")
             head, payload = done(bench, kit, work, model, until, seconds)
         except Declined as wrong:
             self._failed += 1

@@ -8,6 +8,8 @@ left out of the result and counted.
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Literal
@@ -20,6 +22,7 @@ from fedfleet.runtime.wire.judging.scoring import Judged
 
 FIRST_TASK = 1 << 40  # tasks of judging have numbers from here on, which no task of training reaches
 _A_SECOND = 20  # bits: so many tasks of judging can be handed out a second
+_JUDGED = re.compile(r"version (\d+) was judged by \d+ of \d+ devices: ")
 _MOST = 2**53  # of samples: beyond, sums of floats would not be whole numbers
 
 
@@ -190,6 +193,15 @@ def remark(asked: Asked) -> str:
         f"version {asked.version} was {what} by {found.answered} of {len(asked.clients)} devices: {found.declined} declined, "
         f"{found.silent} were silent"
     )
+
+
+def judged_by_devices(remarks: Iterable[str]) -> frozenset[int]:
+    """The versions that devices judged, by the remarks of a journal: nobody can derive these scores again.
+
+    >>> sorted(judged_by_devices(["version 4 was judged by 2 of 3 devices: 0 declined, 1 were silent", "patience ended"]))
+    [4]
+    """
+    return frozenset(int(found[1]) for found in map(_JUDGED.match, remarks) if found is not None)
 
 
 # ---- where models are judged -----------------------------------------------------------------------------------

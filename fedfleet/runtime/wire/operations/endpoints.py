@@ -92,14 +92,19 @@ class Endpoints:
     async def _until_stopped(self) -> None:
         server = await asyncio.start_server(self._connected, sock=self._socket, limit=MOST_BYTES)
         await self._stop.wait()
-        server.close()
+        # Nobody else is taken. The server is closed last: a connection that it is just taking would stay open for ever.
+        self._loop.remove_reader(self._socket)
         await self._hang_up()
+        server.close()
 
     async def _hang_up(self) -> None:
-        await asyncio.sleep(0.01)  # connections that were just being taken are known after that
-        for writer in self._open:
-            writer.transport.abort()
-        await asyncio.gather(*self._open.values(), return_exceptions=True)
+        """Also on those whose connections were just being taken: these are tasks of the loop, and known when they end."""
+        until = self._loop.time() + 1.0
+        while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < until:
+            for writer in self._open:
+                writer.transport.abort()
+            await asyncio.wait(others, timeout=0.05)
+        await asyncio.sleep(0.01)  # sockets are closed one turn of the loop after their connections were given up
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._open) >= MOST_CONNECTIONS:

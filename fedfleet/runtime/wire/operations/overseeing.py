@@ -42,7 +42,9 @@ class Oversight:
         self._measured = float("-inf")
         self._began = time.monotonic()
         wire = served.folder / "wire"
-        self.board = Board(Figures(served.name, transmitters=max(1, options.transmitters)))
+        self.board = Board(
+            figures_of(self.progress, served.name, run_seconds=0.0, transmitters=max(1, options.transmitters))
+        )
         if options.metrics:
             exposition(self.board.figures)  # else a missing library would be found out by the first who asks
         self.endpoints = Endpoints(options.metrics, pages_of(self.board, wire)) if options.metrics else None

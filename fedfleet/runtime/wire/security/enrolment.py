@@ -52,16 +52,16 @@ class Registry:
         n = self.terms.clients
         self.generations: NDArray[np.uint32] = np.ones(n, np.uint32)
         self.enrolled: NDArray[np.bool_] = np.zeros(n, np.bool_)
-        self._samples = np.zeros(n, np.int64)
+        self._samples, self._tests = np.zeros(n, np.int64), np.zeros(n, np.int64)
         self._own = np.zeros(n, np.bool_)  # brings its own data
         self._unused = 0  # below this, everybody was enrolled once
         rows = self._db.execute(
-            "SELECT client, generation, samples, data, revoked FROM enrolments ORDER BY client, generation"
+            "SELECT client, generation, samples, test_samples, data, revoked FROM enrolments ORDER BY client, generation"
         )
-        for client, generation, samples, data, revoked in rows:
+        for client, generation, samples, tests, data, revoked in rows:
             if client >= n:
                 raise RunFailed(f"{self._path} has a device for client {client}, and the run has {n} clients only")
-            self._hold(client, generation, samples, data)
+            self._hold(client, generation, samples, tests, data)
             if revoked is not None:
                 self._end(client, generation)
         self._seen = self._version()
@@ -100,6 +100,10 @@ class Registry:
         """The most that a report of these clients may weigh: what they declared; with the spec's own data, no more than `spec`."""
         said = self._samples[clients].astype(np.float64)
         return np.where(self._own[clients], said, np.where(said > 0, np.minimum(said, spec), spec))
+
+    def most_tests(self, clients: NDArray[np.integer], spec: NDArray[np.integer]) -> NDArray[np.int64]:
+        """On how many samples these clients may judge a model: what they declared of their own data, or what the spec deals."""
+        return np.where(self._own[clients], self._tests[clients], spec).astype(np.int64)
 
     def brings_own(self, client: int) -> bool:
         """Whether the device of this client trains on data of its own."""
@@ -209,7 +213,7 @@ class Registry:
         self._db.execute(_NEW_ROW, (*row, hashlib.sha256(request.evidence).digest() if request.evidence else None))
         if token is not None:
             use_token(self._db, token)
-        self._hold(client, generation, request.samples, request.data)
+        self._hold(client, generation, request.samples, request.test_samples, request.data)
         return Admitted(client, generation, True)
 
     def _attempted(self, request: EnrolRequest) -> tuple[int, int] | None:
@@ -232,11 +236,11 @@ class Registry:
             f"WHERE client = ?5 AND generation = ?6 AND {changed}",
             said,
         )
-        self._hold(client, int(self.generations[client]), request.samples, request.data)
+        self._hold(client, int(self.generations[client]), request.samples, request.test_samples, request.data)
 
-    def _hold(self, client: int, generation: int, samples: int, data: str) -> None:
+    def _hold(self, client: int, generation: int, samples: int, tests: int, data: str) -> None:
         self.generations[client], self.enrolled[client] = generation, True
-        self._samples[client], self._own[client] = samples, data != ""
+        self._samples[client], self._tests[client], self._own[client] = samples, tests, data != ""
 
     def _end(self, client: int, generation: int) -> None:
         self.generations[client], self.enrolled[client] = generation + 1, False

@@ -11,6 +11,7 @@ import queue
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 from fedfleet.core.errors import RunFailed
@@ -84,10 +85,8 @@ class Child:
     def ask_to_end(self) -> None:
         """Close its standard input, at which it stops and gives its last answer."""
         assert self._process.stdin is not None
-        try:
+        with suppress(BrokenPipeError):
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass
 
     def close(self) -> None:
         """End it, politely first."""

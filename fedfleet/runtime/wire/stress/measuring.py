@@ -123,10 +123,10 @@ def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
     if not stress.raw:
         return {}
     seconds = 1.5 if stress.dummy.payload_bytes <= SMALL else 4.0
-    return dict(raw_rates(Raw(
+    return raw_rates(Raw(
         max(1, stress.transmitters), stress.generators, stress.in_flight, stress.dummy.payload_bytes, seconds,
         max(1, _CHANNELS // stress.generators), *keys,
-    )))  # fmt: skip
+    ))  # fmt: skip
 
 
 def _hosting(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def _loads(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
             waiting,
             max(1, _CHANNELS // n),
             ca,
-        )  # fmt: skip
+        )
         for i in range(n)
     ]
 
@@ -196,6 +196,7 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
     rate = dummy.per_commit * (len(seconds) - 1) / max(sum(seconds[1:]), 1e-9)
     raw, raw_cpu = max(outcome.raw.values(), default=RawRate(0.0, 0.0))
     updates = max(1, sum(tally["updates"] for tally in tallies))
+    receipts = summed(tally["statuses"] for tally in tallies)
     waits = {
         f"{name}_ms": {f"p{round(share * 100)}": round(latency.quantile(share) * 1e3, 2) for share in (0.5, 0.99)}
         for name in ("check", "hand")
@@ -223,8 +224,8 @@ def answer_of(outcome: Outcome) -> dict[str, Any]:
             "generators": round(sum(tally["cpu_seconds"] for tally in tallies) * 1e3 / updates, 3),
             "raw_grpc": round(raw_cpu, 3),
         },
-        "calls_per_update": round((sum(t["checks"] for t in tallies) + sum(summed(t["statuses"] for t in tallies).values())) / updates, 2),
+        "calls_per_update": round((sum(t["checks"] for t in tallies) + sum(receipts.values())) / updates, 2),
         **waits,
-        "receipts": summed(tally["statuses"] for tally in tallies),
+        "receipts": receipts,
         "failed_calls": summed(tally["failures"] for tally in tallies),
     }  # fmt: skip

@@ -50,7 +50,7 @@ class RawRate(NamedTuple):
     cpu_ms: float
 
 
-def raw_rates(raw: Raw) -> dict[Form, RawRate]:
+def raw_rates(raw: Raw) -> dict[str, RawRate]:
     """What each form reaches."""
     with ExitStack() as stack:
         kept = stack.enter_context(reserved())
@@ -94,16 +94,20 @@ def _handlers(payload: bytes) -> grpc.GenericRpcHandler:
     chunks = [payload[i : i + CHUNK] for i in range(0, len(payload), CHUNK)]
 
     async def down(request: bytes, context: Any) -> bytes:
+        del request, context
         return payload
 
     async def up(request: bytes, context: Any) -> bytes:
+        del request, context
         return b"ok"
 
     async def down_stream(request: bytes, context: Any) -> AsyncIterator[bytes]:
+        del request, context
         for chunk in chunks:
             yield chunk
 
     async def up_stream(requests: AsyncIterator[bytes], context: Any) -> bytes:
+        del context
         async for _ in requests:
             pass
         return b"ok"

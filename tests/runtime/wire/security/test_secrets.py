@@ -14,10 +14,12 @@ from fedfleet.runtime.wire.security.secrets import (
     check_nonce,
     check_secret,
     check_signature,
+    check_status_token,
     nonce_of,
     run_key,
     secret_of,
     signed,
+    status_token,
 )
 
 KEY, OTHER = RunKey(bytes(range(32))), RunKey(bytes(32))
@@ -127,3 +129,10 @@ def test_no_text_shows_the_key(tmp_path):
         RunKey(b"hush hush")
     said.append(repr(short.value))
     assert all(secret not in text for text in said for secret in (repr(KEY.data)[2:-1], KEY.data.hex(), "hush"))
+
+
+def test_the_keepers_token_is_of_this_run_and_of_nothing_else():
+    assert check_status_token(KEY, status_token(KEY))
+    assert not check_status_token(OTHER, status_token(KEY)) and not check_status_token(KEY, "")
+    assert not check_status_token(KEY, "\u00e9" * 64)
+    assert bytes.fromhex(status_token(KEY)) != secret_of(KEY, 0, 1)

@@ -10,7 +10,7 @@ import grpc
 
 from fedfleet.core.container import packed
 from fedfleet.runtime.wire.fleet_pb2 import Answer, Blob, CheckIn, FetchRequest, Later, Over, Receipt, Report, Work
-from fedfleet.runtime.wire.framing import CHUNK, SMALL, SERVICE, crc32c, framed, opened, parsed
+from fedfleet.runtime.wire.framing import CHUNK, SERVICE, SMALL, crc32c, framed, opened, parsed
 from fedfleet.runtime.wire.stress.plan import dummy_params
 from fedfleet.runtime.wire.stress.reaching import SERVER
 

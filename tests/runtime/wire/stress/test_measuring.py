@@ -17,7 +17,7 @@ def test_a_run_against_an_echo_is_measured_whole():
     stress = Stress(Dummy(20, 4000, 3), in_flight=8, generators=2, raw=False, host=ECHO)
     done = stressed(stress)
     got = answer_of(done)
-    assert CONTRACT <= set(got)
+    assert set(got) >= CONTRACT
     assert len(got["round_seconds"]) == 3
     assert all(s >= 0 for s in got["round_seconds"])
     assert got["receipts"] == {"SAFE": 60}
