@@ -9,7 +9,6 @@ import os
 import secrets
 import shutil
 import tempfile
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,8 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.runtime.wire.framing import crc32c
 
 _SHARED = Path("/dev/shm")
-_PREFIX = "fedfleet-"
-_YOUNG_SECONDS = 60.0
-_held: dict[Path, int] = {}  # the locks of folders that this process made
+_LOCK = ".lock"  # held as long as the server lives, however it dies: what nobody holds is nobody's memory
+_held: dict[Path, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,39 +31,40 @@ class Blob:
     crc32c: int
 
 
-def shared_folder(within: Path = _SHARED) -> Path:
-    """A new folder of this server's processes, in shared memory where there is any; remove it at the end.
-
-    It is locked as long as this process lives: those of servers that were killed are not, and are removed here.
-    """
-    within = within if os.access(within, os.W_OK) else Path(tempfile.gettempdir())
-    for old in within.glob(f"{_PREFIX}*"):
-        _remove_abandoned(old)
-    made = within / f"{_PREFIX}{os.getpid()}-{secrets.token_hex(4)}"
-    made.mkdir(mode=0o700)
-    _held[made] = os.open(made, os.O_RDONLY)
-    fcntl.flock(_held[made], fcntl.LOCK_EX | fcntl.LOCK_NB)
+def shared_folder() -> Path:
+    """A new folder of this server's processes, in shared memory where there is any; remove it at the end."""
+    if not os.access(_SHARED, os.W_OK):
+        return Path(tempfile.mkdtemp(prefix="fedfleet-"))
+    _sweep(_SHARED)
+    made = _SHARED / f"fedfleet-{os.getpid()}-{secrets.token_hex(4)}"
+    draft = made.with_suffix(".new")  # nobody sweeps it before its lock is held
+    draft.mkdir(mode=0o700)
+    handle = os.open(draft / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    draft.rename(made)
+    _held[made] = handle
     return made
 
 
-def _remove_abandoned(folder: Path) -> None:
-    with suppress(OSError):  # somebody else's, or just gone
-        if time.time() - folder.stat().st_mtime < _YOUNG_SECONDS:
-            return  # it may be about to be locked
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
-        finally:
-            os.close(handle)
+def _sweep(place: Path) -> None:
+    """Give back the memory of servers that were killed."""
+    for lock in place.glob(f"fedfleet-*/{_LOCK}"):
+        if lock.parent.suffix:
+            continue
+        with suppress(OSError):  # somebody else's
+            handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            finally:
+                os.close(handle)
 
 
 def remove_folder(folder: Path) -> None:
     """Give the memory back."""
     shutil.rmtree(folder, ignore_errors=True)
-    handle = _held.pop(folder, None)
-    if handle is not None:
-        os.close(handle)
+    if folder in _held:
+        os.close(_held.pop(folder))
 
 
 def write_blob(folder: Path, data: bytes) -> Blob:

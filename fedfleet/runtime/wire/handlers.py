@@ -278,7 +278,7 @@ async def _in_time(requests: AsyncIterator[bytes], seconds: float) -> AsyncItera
     """The chunks of a stream; `TimeoutError` if one keeps us waiting, or all take longer: who holds memory must use it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    async with asyncio.timeout(min(_IDLE_SECONDS, seconds)) as limit:  # one timer for all chunks, which is moved on
+    async with asyncio.timeout(_IDLE_SECONDS) as limit:  # one timer for all chunks, which is moved on
         async for chunk in requests:
             yield chunk
             limit.reschedule(min(loop.time() + _IDLE_SECONDS, until))

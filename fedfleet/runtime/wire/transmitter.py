@@ -6,7 +6,6 @@ Run as a module it takes its end of a socket pair from standard input's number a
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -42,9 +41,9 @@ from fedfleet.runtime.wire.taking import Taken, codec_from
 
 # Between two messages to the processor: each costs it a turn with a sync of the journal, whatever it holds.
 _GATHER_SECONDS = 0.004
-_MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
 _GONE_SECONDS = 1.0
 GIVEN_UP = 3  # the exit code of one that cannot go on, and that to start again would not help
+_MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
 _LATER_SECONDS = 2.0  # come back after so long, where the processor has not said when
 
 
@@ -261,8 +260,7 @@ class Transmitter:
         """The bytes of the model that would go along with an answer to this device now."""
         errand = None if self.tables.over or self.tables.draining else self.tables.errands.of(client)
         found = None if errand is None else self.tables.blobs.get(blob_of(errand))
-        nbytes = 0 if found is None else found[0].nbytes
-        return nbytes if nbytes <= SMALL else 0
+        return found[0].nbytes if found is not None and found[0].nbytes <= SMALL else 0
 
     def next_work(self, client: int, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """Work, when to come back, or that it is over; and the payload that goes with it."""
@@ -374,17 +372,10 @@ async def _tell_counters(transmitter: Transmitter) -> None:
             transmitter.say().counters.update(now)
 
 
-def seldom_collecting() -> None:
-    """Look for cycles of garbage less often: hundreds of open calls are looked through each time, and nothing is found."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
 def main() -> None:
     """The process: its end of the socket pair is the file that the first argument numbers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the processor, which lets go of us in order
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    seldom_collecting()
     end = socket.socket(fileno=int(sys.argv[1]))
     try:
         asyncio.run(transmit(end))
