@@ -69,10 +69,10 @@ class Committing:
                 return
             frozen = self._sums.freeze() if self._sums is not None else None
             loop = asyncio.get_running_loop()
+            if self._spool is not None:  # first: what counts as safe was kept too
+                await loop.run_in_executor(self._thread, self._spool.sync)
             if frozen is not None:
                 await loop.run_in_executor(self._thread, frozen.write)
-            if self._spool is not None:
-                await loop.run_in_executor(self._thread, self._spool.sync)
             self.commits += 1
             self._acknowledge(waiting)
 

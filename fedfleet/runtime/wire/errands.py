@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedfleet.core.records import Floats, Ints
+from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.trees import Array
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
@@ -20,7 +20,7 @@ _NOBODY = -1
 
 @dataclass(slots=True)
 class SentWave:
-    """A wave at a transmitter: the message, its columns, and how many of its tasks are still wanted."""
+    """A wave at a transmitter: the message, its columns, which of its tasks are still wanted, and how many."""
 
     about: inside.Wave
     clients: Array
@@ -30,6 +30,7 @@ class SentWave:
     heaviest: Floats
     blob: Array | None
     settings: list[Floats]
+    wanted: Bools
     left: int
 
 
@@ -46,10 +47,14 @@ class Errand(NamedTuple):
 
 
 class Errands:
-    """Which client has to do what. Columns over clients, so that a hundred thousand cost little."""
+    """Which client has to do what. Columns over clients, so that a hundred thousand cost little.
+
+    A client does its newest task first; one that was not done when another came is remembered, and has its turn again.
+    """
 
     def __init__(self, clients: int) -> None:
         self.task_of = np.full(clients, _NOBODY, np.int64)
+        self._before: dict[int, list[int]] = {}  # by client: tasks that another was put before, oldest first
         self._waves: dict[int, SentWave] = {}
         self._firsts: list[int] = []
 
@@ -59,12 +64,18 @@ class Errands:
         own = SentWave(
             wave, clients, _column(wave.steps, np.uint32), _column(wave.share, np.float64),
             _column(wave.memory_task, np.int64), np.frombuffer(wave.heaviest, np.float64), _column(wave.blob, np.uint16),
-            [np.frombuffer(c, np.float64) for c in wave.columns], len(clients),
+            [np.frombuffer(c, np.float64) for c in wave.columns], np.ones(len(clients), np.bool_), len(clients),
         )  # fmt: skip
         self._waves[wave.first] = own
         insort(self._firsts, wave.first)
+        for client in clients[self.task_of[clients] != _NOBODY].tolist():
+            self._before.setdefault(client, []).append(int(self.task_of[client]))
         self.task_of[clients] = np.arange(wave.first, wave.first + len(clients))
         return clients.tolist()
+
+    def __len__(self) -> int:
+        """How many waves are remembered."""
+        return len(self._waves)
 
     def of(self, client: int) -> Errand | None:
         """What this client has to do."""
@@ -78,7 +89,7 @@ class Errands:
         if wave is None or task >= wave.about.first + len(wave.clients):
             return None
         found = Errand(wave, task - wave.about.first)
-        return found if self.task_of[wave.clients[found.slot]] == task else None
+        return found if wave.wanted[found.slot] else None
 
     def end(self, tasks: Iterable[int]) -> None:
         """These tasks are done, or not wanted any more."""
@@ -86,15 +97,32 @@ class Errands:
             found = self.find(task)
             if found is None:
                 continue
-            self.task_of[found.wave.clients[found.slot]] = _NOBODY
+            self._done(int(found.wave.clients[found.slot]), task)
+            found.wave.wanted[found.slot] = False
             found.wave.left -= 1
             if not found.wave.left:
                 del self._waves[found.wave.about.first]
                 self._firsts.remove(found.wave.about.first)
 
+    def _done(self, client: int, task: int) -> None:
+        """One task less for this client; whatever was put off for it is next."""
+        before = self._before.get(client, [])
+        if self.task_of[client] == task:
+            self.task_of[client] = before.pop() if before else _NOBODY
+        elif task in before:
+            before.remove(task)
+        if not before:
+            self._before.pop(client, None)
+
 
 def _column(data: bytes, kind: type[np.generic]) -> Array | None:
     return np.frombuffer(data, kind) if data else None
+
+
+def blob_of(errand: Errand) -> str:
+    """The name of the model that a task begins with."""
+    wave, slot = errand
+    return wave.about.blobs[0 if wave.blob is None else int(wave.blob[slot])]
 
 
 def work_of(errand: Errand, nonce: bytes, blob: Blob, frozen: Blob | None, held: float, *, inline: bool) -> pb.Work:

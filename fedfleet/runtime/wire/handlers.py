@@ -42,6 +42,7 @@ from fedfleet.runtime.wire.transmitter import Transmitter
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
 _MOST_CHUNKS = 64 << 20  # bytes of a model whose chunks are kept ready
+_SLOWEST = 4096  # bytes a second of an upload; what came is kept, and can be resumed
 _STREAMS = 4096  # calls at once on one connection
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -118,7 +119,9 @@ class Handlers:
         came = time.monotonic()
         await on_the_line(of.tables.waiters, client, of.start.hold_seconds, of.gone)
         self.check_secret(head.caller)  # it may have been put out while it waited
-        return framed(*await self._next(client, context, time.monotonic() - came))
+        answer, payload = await self._next(client, context, time.monotonic() - came)
+        of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
+        return framed(answer, payload)
 
     async def _next(self, client: int, context: Context, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """What a device has to do next, when there is room for the model that goes along."""
@@ -149,7 +152,7 @@ class Handlers:
     async def hand_stream(self, requests: AsyncIterator[bytes], context: Context) -> bytes:
         """A report in chunks; what came of it before the line broke is kept, so that it can be resumed."""
         of = self._of
-        head, rest = opened(await anext(requests, b""), pb.Report)
+        head, rest = opened(await asyncio.wait_for(anext(requests, b""), _IDLE_SECONDS), pb.Report)
         client = self.caller(head.caller)
         if head.nbytes > of.start.largest:
             of.strike(client, f"a report of {head.nbytes} bytes, and {of.start.largest} is the most")
@@ -167,7 +170,7 @@ class Handlers:
             of.counters["busy"] += 1
             return _receipt(pb.Receipt.BUSY, busy.reason, seconds=busy.seconds)
         try:
-            async for chunk in _in_time(requests):
+            async for chunk in _in_time(requests, _IDLE_SECONDS + (head.nbytes - have) / _SLOWEST):
                 if len(chunk) > head.nbytes - have or len(chunk) > CHUNK + MOST_HEAD:
                     of.strike(client, "a stream that brings more than it said")
                     return _receipt(pb.Receipt.RETRY, f"more came than the {head.nbytes} bytes that it said")
@@ -266,13 +269,14 @@ class Handlers:
         return pb.StatusReply(json=told.json).SerializeToString()
 
 
-async def _in_time(requests: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The chunks of a stream; `TimeoutError` if one keeps us waiting: who holds memory must use it."""
+async def _in_time(requests: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """The chunks of a stream; `TimeoutError` if one keeps us waiting, or all take longer: who holds memory must use it."""
     loop = asyncio.get_running_loop()
+    until = loop.time() + seconds
     async with asyncio.timeout(_IDLE_SECONDS) as limit:  # one timer for all chunks, which is moved on
         async for chunk in requests:
             yield chunk
-            limit.reschedule(loop.time() + _IDLE_SECONDS)
+            limit.reschedule(min(loop.time() + _IDLE_SECONDS, until))
 
 
 def _address(context: Context) -> str:

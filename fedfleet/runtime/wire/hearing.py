@@ -77,13 +77,15 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
         of.remark(damage)
     now_open = {bucket_of(of.state), of.state.book.round}
     found: list[int] = []
+    dead: list[int] = []
     of.weights = {key: units for key, units in of.weights.items() if key[0] != index}  # what it lost weighs nothing
     for part in ready.found:
         if part.bucket not in now_open:
-            of.out(index).discard.append(part.bucket)
+            dead.append(part.bucket)
             continue
         entries = [entry_from(data) for data in part.entries]
-        if not _recognised(of, index, part.bucket, entries):
+        if not _recognised(of, index, entries):
+            dead.append(part.bucket)
             continue
         for entry in entries:
             found.append(entry.task)
@@ -92,6 +94,9 @@ def _ready(of: Processor, index: int, ready: inside.Ready) -> None:
             of.said.setdefault(entry.task, said_of(of, entry))
             key = index, part.bucket, entry.sum
             of.weights[key] = of.weights.get(key, 0) + exact.units(entry.weight)
+    if dead:  # at once: what is granted in this turn may go to a bucket of the same number
+        of.served.journal.flush()
+        of.tending.tell(index, inside.ToTransmitter(discard=dead))
     of.tasks.release(index, found)
     _done_elsewhere(of, index, found)
     of.tending.all[index].ready = True
@@ -113,11 +118,10 @@ def _done_elsewhere(of: Processor, index: int, tasks: Sequence[int]) -> None:
             tended.out.withdrawn.extend(tasks)
 
 
-def _recognised(of: Processor, index: int, bucket: int, entries: list[Entered]) -> bool:
+def _recognised(of: Processor, index: int, entries: list[Entered]) -> bool:
     """Does the journal know of these reports? If its end was lost, those that it still waits for arrive now."""
     running, came = of.state.running, {ending.task for ending in arrived(of.state)}
     if any(entry.task not in running and entry.task not in came for entry in entries):
-        of.out(index).discard.append(bucket)
         of.remark(
             f"transmitter {index} held {len(entries)} reports of a round that the journal does not know any more; they are lost"
         )

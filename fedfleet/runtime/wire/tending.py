@@ -16,10 +16,11 @@ from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.framing import split_address
 from fedfleet.runtime.wire.links import Link, linked
 from fedfleet.runtime.wire.options import Start, start_bytes
-from fedfleet.runtime.wire.transmitter import transmit
+from fedfleet.runtime.wire.transmitter import GIVEN_UP, transmit
 
 _DEATHS = 20  # of one transmitter: then something is wrong that starting it again does not cure
-_PATIENCE = 5.0
+_PATIENCE = 5.0  # seconds that one that was let go has for its end
+_MOMENT = 1.0  # the same for one that let go by itself: the loop waits
 
 
 @dataclass(slots=True)
@@ -76,10 +77,11 @@ class Tending:
         if self._closing:
             return
         tended.deaths += 1
-        if tended.process is not None:
-            tended.process.wait(_PATIENCE)
+        code = _ended(tended.process) if tended.process is not None else 0
         if tended.inner is not None and tended.inner.done() and tended.inner.exception() is not None:
             self._failed(RunFailed(str(tended.inner.exception())))
+        elif code == GIVEN_UP:  # a full disk, say: it would fail again
+            self._failed(RunFailed(f"transmitter {index} could not go on, and has said why above"))
         elif tended.deaths > _DEATHS:
             self._failed(RunFailed(f"transmitter {index} died {tended.deaths} times; its last words are above"))
         else:
@@ -91,6 +93,12 @@ class Tending:
             if tended.ready and tended.link is not None and tended.out.ByteSize():
                 tended.link.send(tended.out)
                 tended.out = inside.ToTransmitter()
+
+    def tell(self, index: int, message: inside.ToTransmitter) -> None:
+        """Say something at once, before all that gathers in this turn; the journal must hold what it follows from."""
+        link = self.all[index].link
+        if link is not None:
+            link.send(message)
 
     def pids(self) -> list[int]:
         """The processes that live."""
@@ -112,6 +120,15 @@ class Tending:
                 except subprocess.TimeoutExpired:
                     tended.process.kill()
                     tended.process.wait()
+
+
+def _ended(process: subprocess.Popen[bytes]) -> int:
+    """The exit code of a process that let go of its link; one that does not end with that is killed."""
+    try:
+        return process.wait(_MOMENT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
 
 
 def reserved(address: str) -> tuple[socket.socket, str]:

@@ -6,7 +6,6 @@ Run as a module it takes its end of a socket pair from standard input's number a
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.coding import Codec
+from fedfleet.core.errors import FedFleetError, RunFailed
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.blobs import Blob, mapped
@@ -29,7 +29,7 @@ from fedfleet.runtime.wire.committing import Committing
 from fedfleet.runtime.wire.desk.limits import Door, Limits
 from fedfleet.runtime.wire.desk.steering import come_back
 from fedfleet.runtime.wire.entries import Entered, entry_bytes
-from fedfleet.runtime.wire.errands import Errand, Errands, work_of
+from fedfleet.runtime.wire.errands import Errands, blob_of, work_of
 from fedfleet.runtime.wire.framing import SMALL
 from fedfleet.runtime.wire.holding import Waiters, wake
 from fedfleet.runtime.wire.links import Link, linked
@@ -42,6 +42,8 @@ from fedfleet.runtime.wire.taking import Taken, codec_from
 
 # Between two messages to the processor: each costs it a turn with a sync of the journal, whatever it holds.
 _GATHER_SECONDS = 0.004
+_GONE_SECONDS = 1.0
+GIVEN_UP = 3  # the exit code of one that cannot go on, and that to start again would not help
 _MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
 _LATER_SECONDS = 2.0  # come back after so long, where the processor has not said when
 
@@ -99,6 +101,7 @@ class Transmitter:
         self.over = asyncio.Event()
         self.failure = ""
         self._out = inside.ToProcessor()
+        self._left: set[int] = set()  # who is gone, in the message that goes out next
         self._scheduled, self._sent_at = False, 0.0
         self._numbers = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -121,18 +124,24 @@ class Transmitter:
         self._scheduled = False
         self._sent_at = asyncio.get_running_loop().time()
         out, self._out = self._out, inside.ToProcessor()
+        self._left.clear()
         if self.link is not None:
             self.link.send(out)
 
     def heard(self, client: int, back: float) -> None:
         """A device called; `back` is when it was told to come back, 0 while it is on the line."""
         out = self.say()
+        if client in self._left:  # it hung up, and is here again
+            self._left.discard(client)
+            out.gone.remove(client)
         out.heard.append(client)
         out.heard_back.append(back)
 
     def gone(self, client: int) -> None:
         """A device hung up or took its leave."""
-        self.say().gone.append(client)
+        if client not in self._left:
+            self._left.add(client)
+            self.say().gone.append(client)
 
     def strike(self, client: int, reason: str) -> None:
         """Something came that no honest device sends, or that was damaged on its way."""
@@ -169,9 +178,12 @@ class Transmitter:
         for client, generation in zip(message.revoked, message.generations, strict=True):
             tables.generations[client] = generation
             wake(tables.waiters, client)  # whoever is on the line with the old secret hears of it
+        for name in message.dropped_blobs:  # first: the same bytes may be wanted again
+            tables.blobs.pop(name, None)
         for new in message.blobs:
             blob = Blob(new.name, new.path, new.nbytes, new.crc32c)
-            tables.blobs[new.name] = blob, mapped(blob)
+            with suppress(FileNotFoundError):  # it was dropped meanwhile: nobody will be sent it
+                tables.blobs[new.name] = blob, mapped(blob)
         if message.frozen:
             tables.frozen = tables.blobs[message.frozen][0]
         for grant in message.grants:
@@ -181,8 +193,6 @@ class Transmitter:
                 wake(tables.waiters, client)
         if message.withdrawn:
             tables.errands.end(message.withdrawn)
-        for name in message.dropped_blobs:
-            tables.blobs.pop(name, None)
         for answer in (*message.enrolled, *message.told):
             asked = tables.asked.pop(answer.number, None)
             if asked is not None and not asked.done():
@@ -232,22 +242,21 @@ class Transmitter:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         """A commit that fails (a full disk) ends this process with its sentence: nothing unsafe is ever acknowledged."""
-        if not task.cancelled() and task.exception() is not None:
-            self.failure = str(task.exception())
-            print(f"transmitter {self.start.index}: {self.failure}", file=sys.stderr, flush=True)  # noqa: T201
-            self.over.set()
+        if not task.cancelled() and (wrong := task.exception()) is not None:
+            self.fail(wrong)
+
+    def fail(self, wrong: BaseException) -> None:
+        """This transmitter cannot go on."""
+        self.failure = self.failure or str(wrong) or type(wrong).__name__
+        self.over.set()
 
     # ---- answers to devices ---------------------------------------------------------------------------------------
 
     def inline_bytes(self, client: int) -> int:
         """The bytes of the model that would go along with an answer to this device now."""
         errand = None if self.tables.over or self.tables.draining else self.tables.errands.of(client)
-        nbytes = 0 if errand is None else self._blob(errand)[0].nbytes
-        return nbytes if nbytes <= SMALL else 0
-
-    def _blob(self, errand: Errand) -> tuple[Blob, memoryview]:
-        which = 0 if errand.wave.blob is None else int(errand.wave.blob[errand.slot])
-        return self.tables.blobs[errand.wave.about.blobs[which]]
+        found = None if errand is None else self.tables.blobs.get(blob_of(errand))
+        return found[0].nbytes if found is not None and found[0].nbytes <= SMALL else 0
 
     def next_work(self, client: int, held: float = 0.0) -> tuple[pb.Answer, memoryview | bytes]:
         """Work, when to come back, or that it is over; and the payload that goes with it."""
@@ -256,9 +265,10 @@ class Transmitter:
             self.counters["told_over"] += 1
             return pb.Answer(over=pb.Over(reason=tables.over)), b""
         errand = None if tables.draining else tables.errands.of(client)
-        if errand is None:
-            return pb.Answer(later=pb.Later(seconds=self.back_in(client))), b""
-        blob, data = self._blob(errand)
+        found = None if errand is None else tables.blobs.get(blob_of(errand))
+        if errand is None or found is None:  # a model that is gone is of work that will be withdrawn in a moment
+            return pb.Answer(later=pb.Later(seconds=self.back_in(client) if errand is None else _GONE_SECONDS)), b""
+        blob, data = found
         if not self.start.encode_once:  # what a server pays that encodes its model for every device
             from fedfleet.core.container import packed, unpacked
 
@@ -280,10 +290,10 @@ class Transmitter:
 
     def ready(self) -> inside.Ready:
         """What this transmitter found on its disk."""
-        found: dict[int, dict[int, bytes]] = {}
-        for source in (self.sums, self.spool):
-            for bucket, entries in source.found().items() if source is not None else ():
-                found.setdefault(bucket, {}).update({e.task: entry_bytes(e) for e in entries})
+        held = (
+            self.sums or self.spool
+        )  # beside sums a spool is for keeping: what it has and they lack was not made safe
+        found = {b: {e.task: entry_bytes(e) for e in entries} for b, entries in held.found().items()} if held else {}
         return inside.Ready(
             pid=os.getpid(),
             found=[inside.Found(bucket=b, tasks=list(e), entries=list(e.values())) for b, e in found.items()],
@@ -293,36 +303,53 @@ class Transmitter:
 
 async def transmit(end: socket.socket) -> None:
     """Be a transmitter on this end of a socket pair until the processor lets go."""
-    from fedfleet.runtime.wire.handlers import listening
-
     first: asyncio.Future[Transmitter] = asyncio.get_running_loop().create_future()
     gone = asyncio.Event()
 
     def heard(message: inside.ToTransmitter) -> None:
-        if not first.done():
-            first.set_result(Transmitter(start_from(message.start)))
-        first.result().on_message(message)
+        try:
+            if not first.done():
+                first.set_result(Transmitter(start_from(message.start)))
+            if first.exception() is None:
+                first.result().on_message(message)
+        except FedFleetError as wrong:  # the loop would swallow it, and nobody would hear why
+            if first.done():
+                first.result().fail(wrong)
+            else:
+                first.set_exception(wrong)
 
     link = await linked(end, Link(inside.ToTransmitter, heard, gone.set))
-    own = asyncio.create_task(gone.wait())
-    await asyncio.wait({first, own}, return_when=asyncio.FIRST_COMPLETED)
-    if not first.done():
-        own.cancel()
-        return
-    transmitter = first.result()
-    transmitter.link = link
+    left = asyncio.create_task(gone.wait())
+    try:
+        await asyncio.wait({first, left}, return_when=asyncio.FIRST_COMPLETED)
+        if first.done():
+            transmitter = first.result()
+            transmitter.link = link
+            await _transmitting(transmitter, left)
+    finally:
+        left.cancel()
+        link.close()
+
+
+async def _transmitting(transmitter: Transmitter, left: asyncio.Task[bool]) -> None:
+    """Answer devices until the processor is gone or nothing can be made safe any more: then `RunFailed` says why."""
+    from fedfleet.runtime.wire.handlers import listening
+
     committing = asyncio.create_task(transmitter.committing.run())
     committing.add_done_callback(transmitter._ended)  # pyright: ignore[reportPrivateUsage]
     telling = asyncio.create_task(_tell_counters(transmitter))
-    async with listening(transmitter):
-        transmitter.say().ready.CopyFrom(transmitter.ready())
-        ended = asyncio.create_task(transmitter.over.wait())
-        await asyncio.wait({own, ended}, return_when=asyncio.FIRST_COMPLETED)
-    for task in (own, ended, committing, telling):
-        task.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await task
-    link.close()
+    ended = asyncio.create_task(transmitter.over.wait())
+    try:
+        async with listening(transmitter):
+            transmitter.say().ready.CopyFrom(transmitter.ready())
+            await asyncio.wait({left, ended}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (ended, committing, telling):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+    if transmitter.failure:
+        raise RunFailed(transmitter.failure)
 
 
 async def _tell_counters(transmitter: Transmitter) -> None:
@@ -341,19 +368,16 @@ async def _tell_counters(transmitter: Transmitter) -> None:
             transmitter.say().counters.update(now)
 
 
-def seldom_collecting() -> None:
-    """Look for cycles of garbage less often: hundreds of open calls are looked through each time, and nothing is found."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
-
-
 def main() -> None:
     """The process: its end of the socket pair is the file that the first argument numbers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the processor, which lets go of us in order
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    seldom_collecting()
     end = socket.socket(fileno=int(sys.argv[1]))
-    asyncio.run(transmit(end))
+    try:
+        asyncio.run(transmit(end))
+    except FedFleetError as wrong:
+        sys.stderr.write(f"{wrong}\n")
+        raise SystemExit(GIVEN_UP) from None
 
 
 if __name__ == "__main__":

@@ -56,6 +56,10 @@ class Desk:
         self.started.append(index)
         self.all[index].out = inside.ToTransmitter()
 
+    def tell(self, index: int, message: inside.ToTransmitter) -> None:
+        """At once."""
+        self.told[index].append(message)
+
     def send(self) -> None:
         """What gathered in this turn, to those who are ready."""
         for tended, told in zip(self.all, self.told, strict=True):
