@@ -293,7 +293,7 @@ async def _played(
         processor.soon()
         await act(scene)
     finally:
-        if processor.done.done() and not processor.done.cancelled():
+        if processor.done is not None and processor.done.done() and not processor.done.cancelled():
             processor.done.exception()
         await processor.close()
         await judge.close()
