@@ -1,4 +1,4 @@
-"""Claims: each report counts once, a retry hears the truth at every moment, and sums hold what the commit will say of its reports."""
+"""Claims: a report counts once, a retry hears the truth at every moment, and sums hold what the commit will say of their reports."""
 
 from __future__ import annotations
 
