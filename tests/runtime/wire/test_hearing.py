@@ -68,7 +68,12 @@ def test_what_a_disk_holds_is_safe_and_what_it_lacks_is_released(tmp_path: Path)
         scene.ready(0, {0: [scene.granted[at[0][0]][1]]})
         await scene.turn()
         phases = {task: scene.processor.tasks.phase(task) for task in scene.granted}
-        assert phases == {at[0][0]: Phase.SAFE, at[0][1]: Phase.RELEASED, at[1][0]: Phase.GRANTED, at[1][1]: Phase.GRANTED}
+        assert phases == {
+            at[0][0]: Phase.SAFE,
+            at[0][1]: Phase.RELEASED,
+            at[1][0]: Phase.GRANTED,
+            at[1][1]: Phase.GRANTED,
+        }
         assert at[0][0] in [t for m in scene.told(1) for t in m.withdrawn]
 
     play(tmp_path, TOY, act)
@@ -141,7 +146,9 @@ def enrol(scene: Scene, number: int, **said: object) -> pb.EnrolReply:
     return request  # type: ignore[return-value]
 
 
-def test_a_device_that_takes_a_place_over_begins_without_memory_and_the_old_secret_holds_no_more(tmp_path: Path) -> None:
+def test_a_device_that_takes_a_place_over_begins_without_memory_and_the_old_secret_holds_no_more(
+    tmp_path: Path,
+) -> None:
     async def act(scene: Scene) -> None:
         for index in (0, 1):
             scene.ready(index)
@@ -157,7 +164,9 @@ def test_a_device_that_takes_a_place_over_begins_without_memory_and_the_old_secr
         assert answer.refused == "" and pb.EnrolReply.FromString(answer.reply).client == 2
         assert scene.processor.memories.task[2] == -1
         for index in (0, 1):
-            assert [(c, g) for m in scene.told(index) for c, g in zip(m.revoked, m.generations, strict=True)] == [(2, 2)]
+            assert [(c, g) for m in scene.told(index) for c, g in zip(m.revoked, m.generations, strict=True)] == [
+                (2, 2)
+            ]
 
     play(tmp_path, TOY, act)
 

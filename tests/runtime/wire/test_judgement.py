@@ -47,7 +47,15 @@ def judged_waves(scene: Scene, index: int) -> list[inside.Wave]:
 def answer(scene: Scene, index: int, task: int, first: int, **said: Any) -> None:
     """A device answers."""
     scene.numbers[index] = number = scene.numbers.get(index, 0) + 1
-    fields = {"number": number, "client": task - first, "task": task, "kind": pb.EVALUATE, "correct": 3, "total": 5, "loss": 0.5}
+    fields = {
+        "number": number,
+        "client": task - first,
+        "task": task,
+        "kind": pb.EVALUATE,
+        "correct": 3,
+        "total": 5,
+        "loss": 0.5,
+    }
     scene.say(index, claims=[inside.Claim(**(fields | said))])
 
 

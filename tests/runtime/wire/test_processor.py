@@ -78,7 +78,9 @@ def test_leases_that_end_together_never_let_time_fall(tmp_path: Path) -> None:
         times = [e.time for e in scene.events()]
         assert times == sorted(times) and scene.events(TasksSpent)
 
-    play(tmp_path, Toy(clients=4, rounds=3), act, plan=first_loss_ends_it(plan_of(Toy(clients=4, rounds=3))), lease=30.0)
+    play(
+        tmp_path, Toy(clients=4, rounds=3), act, plan=first_loss_ends_it(plan_of(Toy(clients=4, rounds=3))), lease=30.0
+    )
 
 
 def test_an_evaluation_that_ends_with_a_lease_never_lets_time_fall(tmp_path: Path) -> None:
