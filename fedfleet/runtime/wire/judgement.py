@@ -126,7 +126,9 @@ class Judgement:
         else:
             verdict = asking.answer(asked, claim.task, said, now)
         why = asking.wrong(asked, claim.task, said) if verdict is Verdict.WRONG else ""
-        if verdict in (Verdict.TAKEN, Verdict.AGAIN):
+        if verdict is Verdict.WRONG:  # it would judge again, and be wrong again, until its time is over
+            asking.decline(asked, claim.task, claim.client, now)
+        if verdict is not Verdict.STRAY:
             for out in self._of.everybody():
                 out.withdrawn.append(claim.task)
         self._of.soon()

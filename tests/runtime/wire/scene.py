@@ -293,8 +293,11 @@ async def _played(
         processor.soon()
         await act(scene)
     finally:
-        if processor.done.done() and not processor.done.cancelled():
-            processor.done.exception()
+        ended = processor.done = processor.done or asyncio.get_running_loop().create_future()
+        if ended.done():
+            ended.exception()
+        else:
+            ended.set_result(None)  # no turn more
         await processor.close()
         await judge.close()
         registry.close()
