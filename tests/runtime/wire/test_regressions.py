@@ -92,8 +92,11 @@ def test_a_hundred_thousand_clients_do_not_make_each_fact_dear(tmp_path):
     for clients in (100, 100_000):
         folder = tmp_path / str(clients)
         folder.mkdir()
-        with bench(folder, Toy(clients=clients, cohort=8, buffer=8, rounds=UNTIL_STOPPED)) as desk:
+        toy = Toy(clients=clients, cohort=8, buffer=8, rounds=UNTIL_STOPPED)
+        with bench(folder, toy, devices=8, patience=20.0) as desk:
             people = [desk.newcomer() for _ in range(8)]
+            for puppet in people:
+                puppet.check()
             for puppet in people:  # the first round warms everything up
                 desk.hand(puppet, *desk.honest(puppet, puppet.await_work()))
             before = cpu_seconds(desk.ground.server.pid)
