@@ -1,4 +1,4 @@
-"""Claims: a report counts once, a retry hears the truth at every moment, and sums hold what the commit will say of their reports."""
+"""Claims: what becomes of each report that claims to be of a task; grants carry how it enters the sums."""
 
 from __future__ import annotations
 
