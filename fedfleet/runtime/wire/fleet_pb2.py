@@ -4,86 +4,89 @@
 # source: fedfleet/runtime/wire/fleet.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
 _runtime_version.ValidateProtobufRuntimeVersion(
-    _runtime_version.Domain.PUBLIC, 7, 35, 1, "", "fedfleet/runtime/wire/fleet.proto"
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'fedfleet/runtime/wire/fleet.proto'
 )
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n!fedfleet/runtime/wire/fleet.proto\x12\rfedfleet.wire"\x07\n\x05\x43hunk"(\n\x06\x43\x61ller\x12\x0e\n\x06\x63lient\x18\x01 \x01(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c"\xcd\x01\n\x0c\x45nrolRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\x12\x13\n\x06\x63lient\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06secret\x18\x04 \x01(\x0c\x12\x0f\n\x07samples\x18\x05 \x01(\x04\x12\x14\n\x0ctest_samples\x18\x06 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x07 \x01(\t\x12\x10\n\x08\x65vidence\x18\x08 \x01(\x0c\x12\x14\n\x0cmemory_bytes\x18\t \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\n \x01(\x0c\x42\t\n\x07_client"[\n\nEnrolReply\x12\x0e\n\x06\x63lient\x18\x01 \x01(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05sheet\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x0b\n\x03run\x18\x05 \x01(\t"Z\n\x07\x43heckIn\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04hold\x18\x02 \x01(\x08\x12\x11\n\x04\x62usy\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_busy"\x81\x01\n\x06\x41nswer\x12#\n\x04work\x18\x01 \x01(\x0b\x32\x13.fedfleet.wire.WorkH\x00\x12%\n\x05later\x18\x02 \x01(\x0b\x32\x14.fedfleet.wire.LaterH\x00\x12#\n\x04over\x18\x03 \x01(\x0b\x32\x13.fedfleet.wire.OverH\x00\x42\x06\n\x04what"\x18\n\x05Later\x12\x0f\n\x07seconds\x18\x01 \x01(\x01"\x16\n\x04Over\x12\x0e\n\x06reason\x18\x01 \x01(\t"4\n\x04\x42lob\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x03 \x01(\x07"\xb0\x03\n\x04Work\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.fedfleet.wire.Kind\x12\x0c\n\x04task\x18\x02 \x01(\x04\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0f\n\x07version\x18\x05 \x01(\r\x12"\n\x05model\x18\x06 \x01(\x0b\x32\x13.fedfleet.wire.Blob\x12\x0e\n\x06inline\x18\x07 \x01(\x08\x12\r\n\x05steps\x18\x08 \x01(\r\x12\r\n\x05share\x18\t \x01(\x01\x12\x0c\n\x04seed\x18\n \x01(\x04\x12\x33\n\x08settings\x18\x0b \x03(\x0b\x32!.fedfleet.wire.Work.SettingsEntry\x12\x15\n\rlease_seconds\x18\x0c \x01(\x01\x12\x13\n\x0bmemory_task\x18\r \x01(\x12\x12\x0c\n\x04rows\x18\x0e \x03(\r\x12\x14\n\x0cheld_seconds\x18\x0f \x01(\x01\x12#\n\x06\x66rozen\x18\x10 \x01(\x0b\x32\x13.fedfleet.wire.Blob\x12\r\n\x05sheet\x18\x11 \x01(\t\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01"\x88\x01\n\tResources\x12\x14\n\x0cwall_seconds\x18\x01 \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\x12\x19\n\x11peak_memory_bytes\x18\x03 \x01(\x04\x12\x12\n\nbytes_down\x18\x04 \x01(\x04\x12\x10\n\x08\x62ytes_up\x18\x05 \x01(\x04\x12\x0f\n\x07samples\x18\x06 \x01(\x04"\xe8\x03\n\x06Report\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04task\x18\x02 \x01(\x04\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07\x12\x0e\n\x06weight\x18\x06 \x01(\x01\x12/\n\x05stats\x18\x07 \x03(\x0b\x32 .fedfleet.wire.Report.StatsEntry\x12/\n\x05spent\x18\x08 \x03(\x0b\x32 .fedfleet.wire.Report.SpentEntry\x12+\n\tresources\x18\t \x01(\x0b\x32\x18.fedfleet.wire.Resources\x12\x0e\n\x06offset\x18\n \x01(\x04\x12!\n\x04kind\x18\x0b \x01(\x0e\x32\x13.fedfleet.wire.Kind\x12\x0f\n\x07\x63orrect\x18\x0c \x01(\x04\x12\r\n\x05total\x18\r \x01(\x04\x12\x0c\n\x04loss\x18\x0e \x01(\x01\x12\x10\n\x08\x64\x65\x63lined\x18\x0f \x01(\t\x12\x0c\n\x04hold\x18\x10 \x01(\x08\x1a,\n\nStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nSpentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01"\xc2\x01\n\x07Receipt\x12-\n\x06status\x18\x01 \x01(\x0e\x32\x1d.fedfleet.wire.Receipt.Status\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12#\n\x04next\x18\x04 \x01(\x0b\x32\x15.fedfleet.wire.Answer"B\n\x06Status\x12\x08\n\x04SAFE\x10\x00\x12\t\n\x05RETRY\x10\x01\x12\x0b\n\x07REFUSED\x10\x02\x12\x0c\n\x08UNWANTED\x10\x03\x12\x08\n\x04\x42USY\x10\x04"S\n\x0c\x46\x65tchRequest\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04"q\n\x0bHeldRequest\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04task\x18\x02 \x01(\x04\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07"\x1b\n\tHeldReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04"5\n\x0cLeaveRequest\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller"\x0c\n\nLeaveReply"\x1e\n\rStatusRequest\x12\r\n\x05token\x18\x01 \x01(\t"\x1b\n\x0bStatusReply\x12\x0c\n\x04json\x18\x01 \x01(\t**\n\x04Kind\x12\t\n\x05TRAIN\x10\x00\x12\x0c\n\x08\x45VALUATE\x10\x01\x12\t\n\x05PROBE\x10\x02\x32\xf6\x03\n\x05\x46leet\x12?\n\x05\x45nrol\x12\x1b.fedfleet.wire.EnrolRequest\x1a\x19.fedfleet.wire.EnrolReply\x12\x36\n\x05\x43heck\x12\x16.fedfleet.wire.CheckIn\x1a\x15.fedfleet.wire.Answer\x12<\n\x05\x46\x65tch\x12\x1b.fedfleet.wire.FetchRequest\x1a\x14.fedfleet.wire.Chunk0\x01\x12\x35\n\x04Hand\x12\x15.fedfleet.wire.Report\x1a\x16.fedfleet.wire.Receipt\x12<\n\nHandStream\x12\x14.fedfleet.wire.Chunk\x1a\x16.fedfleet.wire.Receipt(\x01\x12<\n\x04Held\x12\x1a.fedfleet.wire.HeldRequest\x1a\x18.fedfleet.wire.HeldReply\x12?\n\x05Leave\x12\x1b.fedfleet.wire.LeaveRequest\x1a\x19.fedfleet.wire.LeaveReply\x12\x42\n\x06Status\x12\x1c.fedfleet.wire.StatusRequest\x1a\x1a.fedfleet.wire.StatusReplyb\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!fedfleet/runtime/wire/fleet.proto\x12\rfedfleet.wire\"\x07\n\x05\x43hunk\"(\n\x06\x43\x61ller\x12\x0e\n\x06\x63lient\x18\x01 \x01(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\"\xcd\x01\n\x0c\x45nrolRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\r\n\x05token\x18\x02 \x01(\t\x12\x13\n\x06\x63lient\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x0e\n\x06secret\x18\x04 \x01(\x0c\x12\x0f\n\x07samples\x18\x05 \x01(\x04\x12\x14\n\x0ctest_samples\x18\x06 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x07 \x01(\t\x12\x10\n\x08\x65vidence\x18\x08 \x01(\x0c\x12\x14\n\x0cmemory_bytes\x18\t \x01(\x04\x12\x0f\n\x07\x61ttempt\x18\n \x01(\x0c\x42\t\n\x07_client\"[\n\nEnrolReply\x12\x0e\n\x06\x63lient\x18\x01 \x01(\r\x12\x0e\n\x06secret\x18\x02 \x01(\x0c\x12\r\n\x05sheet\x18\x03 \x01(\x0c\x12\x11\n\tsignature\x18\x04 \x01(\x0c\x12\x0b\n\x03run\x18\x05 \x01(\t\"Z\n\x07\x43heckIn\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04hold\x18\x02 \x01(\x08\x12\x11\n\x04\x62usy\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x07\n\x05_busy\"\x81\x01\n\x06\x41nswer\x12#\n\x04work\x18\x01 \x01(\x0b\x32\x13.fedfleet.wire.WorkH\x00\x12%\n\x05later\x18\x02 \x01(\x0b\x32\x14.fedfleet.wire.LaterH\x00\x12#\n\x04over\x18\x03 \x01(\x0b\x32\x13.fedfleet.wire.OverH\x00\x42\x06\n\x04what\"\x18\n\x05Later\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\"\x16\n\x04Over\x12\x0e\n\x06reason\x18\x01 \x01(\t\"4\n\x04\x42lob\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06nbytes\x18\x02 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x03 \x01(\x07\"\xb0\x03\n\x04Work\x12!\n\x04kind\x18\x01 \x01(\x0e\x32\x13.fedfleet.wire.Kind\x12\x0c\n\x04task\x18\x02 \x01(\x04\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\r\n\x05round\x18\x04 \x01(\r\x12\x0f\n\x07version\x18\x05 \x01(\r\x12\"\n\x05model\x18\x06 \x01(\x0b\x32\x13.fedfleet.wire.Blob\x12\x0e\n\x06inline\x18\x07 \x01(\x08\x12\r\n\x05steps\x18\x08 \x01(\r\x12\r\n\x05share\x18\t \x01(\x01\x12\x0c\n\x04seed\x18\n \x01(\x04\x12\x33\n\x08settings\x18\x0b \x03(\x0b\x32!.fedfleet.wire.Work.SettingsEntry\x12\x15\n\rlease_seconds\x18\x0c \x01(\x01\x12\x13\n\x0bmemory_task\x18\r \x01(\x12\x12\x0c\n\x04rows\x18\x0e \x03(\r\x12\x14\n\x0cheld_seconds\x18\x0f \x01(\x01\x12#\n\x06\x66rozen\x18\x10 \x01(\x0b\x32\x13.fedfleet.wire.Blob\x12\r\n\x05sheet\x18\x11 \x01(\t\x1a/\n\rSettingsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\x88\x01\n\tResources\x12\x14\n\x0cwall_seconds\x18\x01 \x01(\x01\x12\x13\n\x0b\x63pu_seconds\x18\x02 \x01(\x01\x12\x19\n\x11peak_memory_bytes\x18\x03 \x01(\x04\x12\x12\n\nbytes_down\x18\x04 \x01(\x04\x12\x10\n\x08\x62ytes_up\x18\x05 \x01(\x04\x12\x0f\n\x07samples\x18\x06 \x01(\x04\"\xe8\x03\n\x06Report\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04task\x18\x02 \x01(\x04\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07\x12\x0e\n\x06weight\x18\x06 \x01(\x01\x12/\n\x05stats\x18\x07 \x03(\x0b\x32 .fedfleet.wire.Report.StatsEntry\x12/\n\x05spent\x18\x08 \x03(\x0b\x32 .fedfleet.wire.Report.SpentEntry\x12+\n\tresources\x18\t \x01(\x0b\x32\x18.fedfleet.wire.Resources\x12\x0e\n\x06offset\x18\n \x01(\x04\x12!\n\x04kind\x18\x0b \x01(\x0e\x32\x13.fedfleet.wire.Kind\x12\x0f\n\x07\x63orrect\x18\x0c \x01(\x04\x12\r\n\x05total\x18\r \x01(\x04\x12\x0c\n\x04loss\x18\x0e \x01(\x01\x12\x10\n\x08\x64\x65\x63lined\x18\x0f \x01(\t\x12\x0c\n\x04hold\x18\x10 \x01(\x08\x1a,\n\nStatsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\x1a,\n\nSpentEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"\xc2\x01\n\x07Receipt\x12-\n\x06status\x18\x01 \x01(\x0e\x32\x1d.fedfleet.wire.Receipt.Status\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07seconds\x18\x03 \x01(\x01\x12#\n\x04next\x18\x04 \x01(\x0b\x32\x15.fedfleet.wire.Answer\"B\n\x06Status\x12\x08\n\x04SAFE\x10\x00\x12\t\n\x05RETRY\x10\x01\x12\x0b\n\x07REFUSED\x10\x02\x12\x0c\n\x08UNWANTED\x10\x03\x12\x08\n\x04\x42USY\x10\x04\"S\n\x0c\x46\x65tchRequest\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06offset\x18\x03 \x01(\x04\"q\n\x0bHeldRequest\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\x12\x0c\n\x04task\x18\x02 \x01(\x04\x12\r\n\x05nonce\x18\x03 \x01(\x0c\x12\x0e\n\x06nbytes\x18\x04 \x01(\x04\x12\x0e\n\x06\x63rc32c\x18\x05 \x01(\x07\"\x1b\n\tHeldReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\"5\n\x0cLeaveRequest\x12%\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x15.fedfleet.wire.Caller\"\x0c\n\nLeaveReply\"\x1e\n\rStatusRequest\x12\r\n\x05token\x18\x01 \x01(\t\"\x1b\n\x0bStatusReply\x12\x0c\n\x04json\x18\x01 \x01(\t**\n\x04Kind\x12\t\n\x05TRAIN\x10\x00\x12\x0c\n\x08\x45VALUATE\x10\x01\x12\t\n\x05PROBE\x10\x02\x32\xf6\x03\n\x05\x46leet\x12?\n\x05\x45nrol\x12\x1b.fedfleet.wire.EnrolRequest\x1a\x19.fedfleet.wire.EnrolReply\x12\x36\n\x05\x43heck\x12\x16.fedfleet.wire.CheckIn\x1a\x15.fedfleet.wire.Answer\x12<\n\x05\x46\x65tch\x12\x1b.fedfleet.wire.FetchRequest\x1a\x14.fedfleet.wire.Chunk0\x01\x12\x35\n\x04Hand\x12\x15.fedfleet.wire.Report\x1a\x16.fedfleet.wire.Receipt\x12<\n\nHandStream\x12\x14.fedfleet.wire.Chunk\x1a\x16.fedfleet.wire.Receipt(\x01\x12<\n\x04Held\x12\x1a.fedfleet.wire.HeldRequest\x1a\x18.fedfleet.wire.HeldReply\x12?\n\x05Leave\x12\x1b.fedfleet.wire.LeaveRequest\x1a\x19.fedfleet.wire.LeaveReply\x12\x42\n\x06Status\x12\x1c.fedfleet.wire.StatusRequest\x1a\x1a.fedfleet.wire.StatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "fedfleet.runtime.wire.fleet_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'fedfleet.runtime.wire.fleet_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_WORK_SETTINGSENTRY"]._loaded_options = None
-    _globals["_WORK_SETTINGSENTRY"]._serialized_options = b"8\001"
-    _globals["_REPORT_STATSENTRY"]._loaded_options = None
-    _globals["_REPORT_STATSENTRY"]._serialized_options = b"8\001"
-    _globals["_REPORT_SPENTENTRY"]._loaded_options = None
-    _globals["_REPORT_SPENTENTRY"]._serialized_options = b"8\001"
-    _globals["_KIND"]._serialized_start = 2353
-    _globals["_KIND"]._serialized_end = 2395
-    _globals["_CHUNK"]._serialized_start = 52
-    _globals["_CHUNK"]._serialized_end = 59
-    _globals["_CALLER"]._serialized_start = 61
-    _globals["_CALLER"]._serialized_end = 101
-    _globals["_ENROLREQUEST"]._serialized_start = 104
-    _globals["_ENROLREQUEST"]._serialized_end = 309
-    _globals["_ENROLREPLY"]._serialized_start = 311
-    _globals["_ENROLREPLY"]._serialized_end = 402
-    _globals["_CHECKIN"]._serialized_start = 404
-    _globals["_CHECKIN"]._serialized_end = 494
-    _globals["_ANSWER"]._serialized_start = 497
-    _globals["_ANSWER"]._serialized_end = 626
-    _globals["_LATER"]._serialized_start = 628
-    _globals["_LATER"]._serialized_end = 652
-    _globals["_OVER"]._serialized_start = 654
-    _globals["_OVER"]._serialized_end = 676
-    _globals["_BLOB"]._serialized_start = 678
-    _globals["_BLOB"]._serialized_end = 730
-    _globals["_WORK"]._serialized_start = 733
-    _globals["_WORK"]._serialized_end = 1165
-    _globals["_WORK_SETTINGSENTRY"]._serialized_start = 1118
-    _globals["_WORK_SETTINGSENTRY"]._serialized_end = 1165
-    _globals["_RESOURCES"]._serialized_start = 1168
-    _globals["_RESOURCES"]._serialized_end = 1304
-    _globals["_REPORT"]._serialized_start = 1307
-    _globals["_REPORT"]._serialized_end = 1795
-    _globals["_REPORT_STATSENTRY"]._serialized_start = 1705
-    _globals["_REPORT_STATSENTRY"]._serialized_end = 1749
-    _globals["_REPORT_SPENTENTRY"]._serialized_start = 1751
-    _globals["_REPORT_SPENTENTRY"]._serialized_end = 1795
-    _globals["_RECEIPT"]._serialized_start = 1798
-    _globals["_RECEIPT"]._serialized_end = 1992
-    _globals["_RECEIPT_STATUS"]._serialized_start = 1926
-    _globals["_RECEIPT_STATUS"]._serialized_end = 1992
-    _globals["_FETCHREQUEST"]._serialized_start = 1994
-    _globals["_FETCHREQUEST"]._serialized_end = 2077
-    _globals["_HELDREQUEST"]._serialized_start = 2079
-    _globals["_HELDREQUEST"]._serialized_end = 2192
-    _globals["_HELDREPLY"]._serialized_start = 2194
-    _globals["_HELDREPLY"]._serialized_end = 2221
-    _globals["_LEAVEREQUEST"]._serialized_start = 2223
-    _globals["_LEAVEREQUEST"]._serialized_end = 2276
-    _globals["_LEAVEREPLY"]._serialized_start = 2278
-    _globals["_LEAVEREPLY"]._serialized_end = 2290
-    _globals["_STATUSREQUEST"]._serialized_start = 2292
-    _globals["_STATUSREQUEST"]._serialized_end = 2322
-    _globals["_STATUSREPLY"]._serialized_start = 2324
-    _globals["_STATUSREPLY"]._serialized_end = 2351
-    _globals["_FLEET"]._serialized_start = 2398
-    _globals["_FLEET"]._serialized_end = 2900
+  DESCRIPTOR._loaded_options = None
+  _globals['_WORK_SETTINGSENTRY']._loaded_options = None
+  _globals['_WORK_SETTINGSENTRY']._serialized_options = b'8\001'
+  _globals['_REPORT_STATSENTRY']._loaded_options = None
+  _globals['_REPORT_STATSENTRY']._serialized_options = b'8\001'
+  _globals['_REPORT_SPENTENTRY']._loaded_options = None
+  _globals['_REPORT_SPENTENTRY']._serialized_options = b'8\001'
+  _globals['_KIND']._serialized_start=2353
+  _globals['_KIND']._serialized_end=2395
+  _globals['_CHUNK']._serialized_start=52
+  _globals['_CHUNK']._serialized_end=59
+  _globals['_CALLER']._serialized_start=61
+  _globals['_CALLER']._serialized_end=101
+  _globals['_ENROLREQUEST']._serialized_start=104
+  _globals['_ENROLREQUEST']._serialized_end=309
+  _globals['_ENROLREPLY']._serialized_start=311
+  _globals['_ENROLREPLY']._serialized_end=402
+  _globals['_CHECKIN']._serialized_start=404
+  _globals['_CHECKIN']._serialized_end=494
+  _globals['_ANSWER']._serialized_start=497
+  _globals['_ANSWER']._serialized_end=626
+  _globals['_LATER']._serialized_start=628
+  _globals['_LATER']._serialized_end=652
+  _globals['_OVER']._serialized_start=654
+  _globals['_OVER']._serialized_end=676
+  _globals['_BLOB']._serialized_start=678
+  _globals['_BLOB']._serialized_end=730
+  _globals['_WORK']._serialized_start=733
+  _globals['_WORK']._serialized_end=1165
+  _globals['_WORK_SETTINGSENTRY']._serialized_start=1118
+  _globals['_WORK_SETTINGSENTRY']._serialized_end=1165
+  _globals['_RESOURCES']._serialized_start=1168
+  _globals['_RESOURCES']._serialized_end=1304
+  _globals['_REPORT']._serialized_start=1307
+  _globals['_REPORT']._serialized_end=1795
+  _globals['_REPORT_STATSENTRY']._serialized_start=1705
+  _globals['_REPORT_STATSENTRY']._serialized_end=1749
+  _globals['_REPORT_SPENTENTRY']._serialized_start=1751
+  _globals['_REPORT_SPENTENTRY']._serialized_end=1795
+  _globals['_RECEIPT']._serialized_start=1798
+  _globals['_RECEIPT']._serialized_end=1992
+  _globals['_RECEIPT_STATUS']._serialized_start=1926
+  _globals['_RECEIPT_STATUS']._serialized_end=1992
+  _globals['_FETCHREQUEST']._serialized_start=1994
+  _globals['_FETCHREQUEST']._serialized_end=2077
+  _globals['_HELDREQUEST']._serialized_start=2079
+  _globals['_HELDREQUEST']._serialized_end=2192
+  _globals['_HELDREPLY']._serialized_start=2194
+  _globals['_HELDREPLY']._serialized_end=2221
+  _globals['_LEAVEREQUEST']._serialized_start=2223
+  _globals['_LEAVEREQUEST']._serialized_end=2276
+  _globals['_LEAVEREPLY']._serialized_start=2278
+  _globals['_LEAVEREPLY']._serialized_end=2290
+  _globals['_STATUSREQUEST']._serialized_start=2292
+  _globals['_STATUSREQUEST']._serialized_end=2322
+  _globals['_STATUSREPLY']._serialized_start=2324
+  _globals['_STATUSREPLY']._serialized_end=2351
+  _globals['_FLEET']._serialized_start=2398
+  _globals['_FLEET']._serialized_end=2900
 # @@protoc_insertion_point(module_scope)

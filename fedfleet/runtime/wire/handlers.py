@@ -28,9 +28,11 @@ from fedfleet.runtime.wire.framing import (
     parsed,
     split_address,
 )
+from fedfleet.runtime.wire.holding import on_the_line
 from fedfleet.runtime.wire.judging.asking import judges
 from fedfleet.runtime.wire.operations.counting import count_call, count_received
 from fedfleet.runtime.wire.partials import Partials
+from fedfleet.runtime.wire.rooms import Chunks
 from fedfleet.runtime.wire.security.foreign import kept_stats, shown
 from fedfleet.runtime.wire.security.secrets import check_nonce, check_secret, check_status_token
 from fedfleet.runtime.wire.security.tls import is_loopback
@@ -39,6 +41,7 @@ from fedfleet.runtime.wire.transmitter import Transmitter
 
 _PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
+_MOST_CHUNKS = 64 << 20  # bytes of a model whose chunks are kept ready
 _SLOWEST = 4096  # bytes a second of an upload; what came is kept, and can be resumed
 _STREAMS = 4096  # calls at once on one connection
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -58,17 +61,22 @@ class Handlers:
     def __init__(self, transmitter: Transmitter) -> None:
         self._of = transmitter
         self._partials = Partials(Path(transmitter.start.shared) / "partials", transmitter.start.in_flight_bytes // 4)
+        self._chunks = Chunks(_MOST_CHUNKS)
 
     def caller(self, caller: pb.Caller) -> int:
         """Who calls; `Stranger` if that is not shown."""
+        self.check_secret(caller)
+        self._admit(caller.client)
+        return caller.client
+
+    def check_secret(self, caller: pb.Caller) -> None:
+        """`Stranger` unless the secret is the one that holds for this client now."""
         of = self._of
         if caller.client >= of.start.clients:
             raise Stranger(f"there is no client {caller.client}: this fleet has clients 0 to {of.start.clients - 1}")
         generation = int(of.tables.generations[caller.client])
         if not check_secret(of.key, caller.client, generation, caller.secret):
             raise Stranger(f"client {caller.client} shows no secret that holds here (any more); enrol it with a token")
-        self._admit(caller.client)
-        return caller.client
 
     def _admit(self, peer: int | str) -> None:
         """Count a call; `Slow` if a peer calls too often, or sent too much that no honest device sends."""
@@ -108,23 +116,9 @@ class Handlers:
             of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
             return framed(answer, payload)
         of.heard(client, 0.0)
-        came, waiter = time.monotonic(), asyncio.get_running_loop().create_future()
-        before = of.tables.waiters.pop(client, None)
-        if before is not None and not before.done():  # the same device on another call: the old one has lost its line
-            before.set_result(None)
-        of.tables.waiters[client] = waiter
-        try:
-            await asyncio.wait_for(waiter, of.start.hold_seconds)
-        except TimeoutError:
-            pass
-        except asyncio.CancelledError:
-            if of.tables.waiters.get(client) is waiter:
-                del of.tables.waiters[client]
-                of.gone(client)
-            raise
-        if of.tables.waiters.get(client) is waiter:
-            del of.tables.waiters[client]
-        self.caller(head.caller)  # it may have been put out while it waited
+        came = time.monotonic()
+        await on_the_line(of.tables.waiters, client, of.start.hold_seconds, of.gone)
+        self.check_secret(head.caller)  # it may have been put out while it waited
         answer, payload = await self._next(client, context, time.monotonic() - came)
         of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
         return framed(answer, payload)
@@ -145,7 +139,7 @@ class Handlers:
             await context.abort(grpc.StatusCode.NOT_FOUND, "there is no such blob (any more); check in for newer work")
             return
         for a in range(min(head.offset, blob[0].nbytes), blob[0].nbytes, CHUNK):
-            chunk = bytes(blob[1][a : a + CHUNK])
+            chunk = self._chunks.at(head.name, blob[1], a)
             self._of.counters["bytes_down"] += len(chunk)
             yield chunk
 
@@ -192,6 +186,7 @@ class Handlers:
                 self._partials.keep(head, memoryview(buffer)[:have])
             raise
         finally:
+            self._partials.rooms.give_back(buffer)
             of.door.close(client, streams=1, nbytes=head.nbytes)
 
     async def _take(

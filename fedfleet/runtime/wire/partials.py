@@ -7,13 +7,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedfleet.runtime.wire import fleet_pb2 as pb
+from fedfleet.runtime.wire.rooms import Rooms
 
 
 class Partials:
     """A folder with the beginnings of reports, of so many bytes in all; the oldest goes first."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        self._folder, self._most = folder, most_bytes
+        self._folder, self._most, self.rooms = folder, most_bytes, Rooms(most_bytes)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def _path(self, task: int, crc: int, nbytes: int) -> Path:
@@ -28,15 +29,15 @@ class Partials:
 
     def begun(self, head: pb.Report) -> tuple[bytearray, int]:
         """Room for a whole report, filled with what is here of it if it is to be resumed; and how much that is."""
+        buffer = self.rooms.take(head.nbytes)
         if not head.offset:
-            return bytearray(head.nbytes), 0
+            return buffer, 0
         try:
-            data = self._path(head.task, head.crc32c, head.nbytes).read_bytes()
+            data = self._path(head.task, head.crc32c, head.nbytes).read_bytes()[: head.nbytes]
         except OSError:
-            return bytearray(head.nbytes), 0
-        buffer = bytearray(head.nbytes)
-        buffer[: len(data)] = data[: head.nbytes]
-        return buffer[: head.nbytes], min(len(data), head.nbytes)
+            return buffer, 0
+        buffer[: len(data)] = data
+        return buffer, len(data)
 
     def keep(self, head: pb.Report, data: memoryview) -> None:
         """The line broke: keep what came, if it is more than what is here."""

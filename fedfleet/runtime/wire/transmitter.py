@@ -31,6 +31,7 @@ from fedfleet.runtime.wire.desk.steering import come_back
 from fedfleet.runtime.wire.entries import Entered, entry_bytes
 from fedfleet.runtime.wire.errands import Errands, blob_of, work_of
 from fedfleet.runtime.wire.framing import SMALL
+from fedfleet.runtime.wire.holding import Waiters, wake
 from fedfleet.runtime.wire.links import Link, linked
 from fedfleet.runtime.wire.options import Start, start_from
 from fedfleet.runtime.wire.outgoing import Outgoing
@@ -65,7 +66,7 @@ class Tables:
     generations: np.ndarray[Any, Any]
     blobs: dict[str, tuple[Blob, memoryview]] = field(default_factory=dict[str, tuple[Blob, memoryview]])
     frozen: Blob | None = None
-    waiters: dict[int, asyncio.Future[None]] = field(default_factory=dict[int, "asyncio.Future[None]"])
+    waiters: Waiters = field(default_factory=Waiters)
     claims: dict[int, Pending] = field(default_factory=dict[int, Pending])
     asked: dict[int, asyncio.Future[Any]] = field(default_factory=dict[int, "asyncio.Future[Any]"])
     come_back: float = _LATER_SECONDS
@@ -179,7 +180,7 @@ class Transmitter:
         tables = self.tables
         for client, generation in zip(message.revoked, message.generations, strict=True):
             tables.generations[client] = generation
-            self._wake(client)  # whoever is on the line with the old secret hears of it
+            wake(tables.waiters, client)  # whoever is on the line with the old secret hears of it
         for name in message.dropped_blobs:  # first: the same bytes may be wanted again
             tables.blobs.pop(name, None)
         for new in message.blobs:
@@ -192,7 +193,7 @@ class Transmitter:
             self._granted(grant)
         for wave in message.waves:
             for client in tables.errands.add(wave):
-                self._wake(client)
+                wake(tables.waiters, client)
         if message.withdrawn:
             tables.errands.end(message.withdrawn)
         for answer in (*message.enrolled, *message.told):
@@ -209,7 +210,7 @@ class Transmitter:
         if message.over:
             tables.over = message.over
             for client in list(tables.waiters):
-                self._wake(client)
+                wake(tables.waiters, client)
 
     def _granted(self, grant: inside.Grant) -> None:
         pending = self.tables.claims.pop(grant.number, None)
@@ -235,11 +236,6 @@ class Transmitter:
         path = Path(self.start.shared) / f"sums-{self.start.index}-{bucket}.safetensors"
         where, count = await self.committing.close(bucket, path)
         self.say().closed.append(inside.Closed(bucket=bucket, path=where, count=count))
-
-    def _wake(self, client: int) -> None:
-        waiter = self.tables.waiters.pop(client, None)
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
 
     def _later(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -17,7 +17,7 @@ from typing import Any
 from fedfleet.core.errors import RunFailed
 
 _GRACE = 5.0  # seconds between being asked to end and being ended
-_TAIL = 2000  # characters of what a child said before it failed
+_TAIL = 400  # characters of what a child said before it failed
 
 
 class Child:
@@ -35,8 +35,9 @@ class Child:
         self.pid = self._process.pid
         self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._complaints: list[bytes] = []
-        for work in (self._read, self._listen):
-            threading.Thread(target=work, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        threading.Thread(target=self._read, daemon=True).start()
         self.tell(told)
 
     def _read(self) -> None:
@@ -70,12 +71,15 @@ class Child:
             ) from None
         if not line:
             code = self._process.wait()
+            self._listener.join(1.0)
             raise RunFailed(f"stress: the {self.name} process ended with code {code}; {self._last_words()}")
         return json.loads(line)
 
     def _last_words(self) -> str:
-        said = b"".join(self._complaints).decode(errors="replace").strip()[-_TAIL:]
-        return f"it last said: {said}" if said else "it said nothing"
+        said = (
+            b"".join(self._complaints).decode(errors="replace").strip().splitlines()[-1:]
+        )  # of a traceback, what matters
+        return f"it last said: {said[0][-_TAIL:]}" if said else "it said nothing"
 
     @property
     def running(self) -> bool:

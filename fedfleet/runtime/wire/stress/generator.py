@@ -9,13 +9,14 @@ and gives its `Tally` at the end.
 from __future__ import annotations
 
 import asyncio
+import gc
 import heapq
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from time import perf_counter, process_time
+from time import monotonic, perf_counter, process_time
 from typing import Any
 
 import grpc
@@ -32,6 +33,7 @@ from fedfleet.runtime.wire.stress.reaching import Reached, channel_to
 
 _AGAIN = 0.2  # seconds before a call that failed is tried again, at first
 _LONGEST = 5.0
+_FAREWELL = 1.0  # seconds for calls that are open when the run is over
 _NOT_HELD = 0.5  # seconds, where a client should wait on the line and this process has no line left
 _TRIES = 30  # of handing in one report
 _HANDED = {Receipt.SAFE, Receipt.REFUSED, Receipt.UNWANTED}
@@ -50,6 +52,8 @@ class Load:
     in_flight: int = 64
     waiting: int = 256
     channels: int = 8
+    trace: bool = False  # note when each task was in hand
+    train_seconds: float = 0.0  # between a task in hand and its report
     ca: str = ""  # that the server's certificate is trusted by; "": no TLS
 
 
@@ -63,6 +67,7 @@ class Tally:
     cpu_seconds: float = 0.0
     statuses: Counter[str] = field(default_factory=Counter[str])
     failures: Counter[str] = field(default_factory=Counter[str])
+    taken: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])  # round and moment, if traced
     check: Latency = field(default_factory=Latency)
     hand: Latency = field(default_factory=Latency)
 
@@ -136,6 +141,8 @@ class Generator:
         walking = asyncio.create_task(self._walk())
         await self.over.wait()
         walking.cancel()
+        if self._turns:  # whoever is handing in hears of it
+            await asyncio.wait([*self._turns], timeout=_FAREWELL)
         for turn in [*self._turns]:
             turn.cancel()
         await asyncio.gather(walking, *self._turns, return_exceptions=True)
@@ -170,8 +177,12 @@ class Generator:
             return
         while answer.HasField("work"):
             work = answer.work
+            if self.load.trace:
+                self.tally.taken.append((work.round, monotonic()))
             self._look(work, payload)
             payload = memoryview(b"")  # nobody trains on it
+            if self.load.train_seconds:
+                await asyncio.sleep(self.load.train_seconds)
             async with self._payloads:
                 if not work.inline:
                     await self._fetched(caller, work)
@@ -293,6 +304,7 @@ def shown(tally: Tally) -> dict[str, Any]:
         "checks": tally.checks,
         "fetched_bytes": tally.fetched_bytes,
         "cpu_seconds": tally.cpu_seconds,
+        "taken": tally.taken,
         "statuses": dict(tally.statuses),
         "failures": dict(tally.failures),
         **kept,
@@ -306,6 +318,8 @@ def told(load: Load) -> dict[str, Any]:
 
 def main() -> None:
     """Read a load, wait for the start, be its clients, answer with the tally."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)  # thousands of calls are open, and none of them is garbage
     load = Load(**heard())
     key = run_key(Path(load.key))
     say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 1), heard)))})

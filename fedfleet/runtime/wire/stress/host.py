@@ -10,13 +10,14 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedfleet.core.events import Event, ModelCommitted
+from fedfleet.core.events import Event, ModelCommitted, TasksSent
 from fedfleet.core.records import Ints, Score
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
@@ -62,17 +63,18 @@ def hosted(told: dict[str, Any]) -> None:
     """Serve a dummy plan to its end."""
     dummy, folder = Dummy(**told["dummy"]), Path(told["folder"]) / "run"
     (folder / "wire").mkdir(parents=True, mode=0o700)
-    path, committed = folder / "wire" / "run.key", list[float]()
+    path, committed, sent = folder / "wire" / "run.key", list[float](), list[tuple[int, float]]()
     key = run_key(path)
 
     def listening(processor: Processor, at: Listening) -> None:
-        del processor
-        say({"address": at.address, "key": str(path)})
+        clock = time.monotonic() - processor.now()  # of the run's first moment
+        say({"address": at.address, "key": str(path), "clock": clock})
 
     def watch(events: Sequence[Event]) -> None:
         committed.extend(event.time for event in events if isinstance(event, ModelCommitted))
+        sent.extend((event.round, event.time) for event in events if isinstance(event, TasksSent))
         if len(committed) == dummy.rounds:
-            say({"committed": committed})
+            say({"committed": committed, "sent": sent})
             committed.append(np.inf)  # said once
 
     journal = journals.create(folder / "run.db", "stress")
@@ -83,6 +85,7 @@ def hosted(told: dict[str, Any]) -> None:
     )  # fmt: skip
     options = Serve(
         address="127.0.0.1:0", devices=dummy.clients, farewell_seconds=_FAREWELL, transmitters=told["transmitters"],
+        in_flight_bytes=max(told["in_flight_bytes"] * max(1, told["transmitters"]), Serve().in_flight_bytes),
         durable=told["durable"], streaming=told["streaming"], encode_once=told["encode_once"], quiet=True,
     )  # fmt: skip
     tls = {"certificate": told["certificate"], "key": told["certificate_key"]} if told["certificate"] else None

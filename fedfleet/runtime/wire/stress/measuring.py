@@ -20,7 +20,7 @@ from fedfleet.runtime.wire.stress.children import Child
 from fedfleet.runtime.wire.stress.generator import Load, told
 from fedfleet.runtime.wire.stress.latency import joined
 from fedfleet.runtime.wire.stress.memory import Seen, Watch
-from fedfleet.runtime.wire.stress.plan import Dummy
+from fedfleet.runtime.wire.stress.plan import Dummy, check_bytes
 from fedfleet.runtime.wire.stress.raw import Raw, RawRate, raw_rates
 
 _GENERATOR = "fedfleet.runtime.wire.stress.generator"
@@ -29,6 +29,7 @@ _STARTING = 120.0  # seconds within which a process must be ready
 _ENDING = 60.0
 _SLOWEST = 5e6  # bytes a second and direction that any machine should move: slower, and the run counts as stuck
 _CHANNELS = 8
+_ROOM = 1.25  # of the server for payloads on their way, against what the generators send at once
 _MOST_WAITING = 4096  # calls that a fleet leaves open for the server to answer when there is work
 
 
@@ -85,10 +86,10 @@ def stressed(asked: Stress) -> Outcome:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fedfleet-stress-", ignore_cleanup_errors=True))
         keys = _certified(folder) if stress.tls else Keys()
         before = _raw(stress, keys)
-        host = stack.enter_context(Child(stress.host, _hosting(stress, folder, keys)))
+        host = stack.enter_context(Child(stress.host, hosting_of(stress, folder, keys)))
         at = host.answer(_STARTING)
         watch = stack.enter_context(Watch(host.pid))
-        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in _loads(stress, at, keys.ca)]
+        loads = [stack.enter_context(Child(_GENERATOR, told(load))) for load in loads_of(stress, at, keys.ca)]
         for load in loads:
             load.answer(_STARTING)
         for load in loads:
@@ -110,6 +111,7 @@ def _middle(before: RawRate, after: RawRate) -> RawRate:
 
 
 def _check(stress: Stress) -> None:
+    check_bytes(stress.dummy.payload_bytes)
     if stress.dummy.rounds < 2:
         raise BadInput("--rounds: rates leave the first round out; give at least 2")
     if stress.generators > stress.dummy.clients:
@@ -129,19 +131,20 @@ def _raw(stress: Stress, keys: Keys) -> dict[str, RawRate]:
     ))  # fmt: skip
 
 
-def _hosting(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
+def hosting_of(stress: Stress, folder: str, keys: Keys) -> dict[str, Any]:
     """What the server's process is told first."""
     flags = ("transmitters", "durable", "encode_once", "streaming")
     return {
         "dummy": asdict(stress.dummy),
         "folder": folder,
+        "in_flight_bytes": int(_ROOM * stress.in_flight * stress.dummy.payload_bytes),
         "certificate": keys.certificate,
         "certificate_key": keys.key,
         **{name: getattr(stress, name) for name in flags},
     }
 
 
-def _loads(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
+def loads_of(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
     """Clients dealt out to generators like cards."""
     clients, n = stress.dummy.clients, stress.generators
     waiting = min(_MOST_WAITING, clients) // n
@@ -156,7 +159,7 @@ def _loads(stress: Stress, at: dict[str, Any], ca: str) -> list[Load]:
             max(1, stress.in_flight // n),
             waiting,
             max(1, _CHANNELS // n),
-            ca,
+            ca=ca,
         )
         for i in range(n)
     ]

@@ -65,16 +65,21 @@ def dummy_plan(dummy: Dummy) -> Plan:
     )
 
 
+def check_bytes(nbytes: int) -> None:
+    """Refuse a payload that cannot be made of floats."""
+    if nbytes < _LEAST_BYTES or nbytes % 4:
+        raise BadInput(
+            f"--payload-bytes: {nbytes} bytes are no float32 tensors; give a multiple of 4, {_LEAST_BYTES} at least"
+        )
+
+
 def dummy_params(nbytes: int) -> Tree:
     """Zeros in four leaves of float32, of so many bytes in all.
 
     >>> sum(leaf.nbytes for leaf in dummy_params(1000).values())
     1000
     """
-    if nbytes < _LEAST_BYTES or nbytes % 4:
-        raise BadInput(
-            f"--payload-bytes: {nbytes} bytes are no float32 tensors; give a multiple of 4, {_LEAST_BYTES} at least"
-        )
+    check_bytes(nbytes)
     elements = nbytes // 4
     counts = [int(elements * share) for share in _SHARES]
     counts.append(elements - sum(counts))

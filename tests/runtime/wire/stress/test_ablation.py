@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 from fedfleet.runtime.wire.stress.ablation import STEPS, ablated, steps_of
 from fedfleet.runtime.wire.stress.measuring import Stress
 from fedfleet.runtime.wire.stress.plan import Dummy
@@ -9,7 +11,7 @@ FLAGS = ("transmitters", "encode_once", "streaming", "durable")
 def test_every_step_adds_one_mechanism_and_keeps_the_others():
     steps = [step for _, step in steps_of(Stress(Dummy(10, 400, 3)))]
     assert len(steps) == 6
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in pairwise(steps):
         assert sum(getattr(before, name) != getattr(after, name) for name in FLAGS) == 1
     assert [getattr(steps[-1], name) for name in FLAGS] == [2, True, True, True]
     assert not any(step.raw for step in steps)
