@@ -35,7 +35,8 @@ def start_in(folder: Path, **changes: Any) -> Start:
     (folder / "shared").mkdir(parents=True, exist_ok=True)
     plain = Start(
         index=0, address="127.0.0.1:1", clients=CLIENTS, key=KEY.data.hex(), folder=str(folder / "t0"),
-        shared=str(folder / "shared"), sheet=sheet_to_json(sheet_of(FOLD, SERVER)), stream=True, spool=False, durable=True, encode_once=True,
+        shared=str(folder / "shared"), sheet=sheet_to_json(sheet_of(FOLD, SERVER)),
+        stream=True, spool=False, durable=True, encode_once=True,
         hold=4,
         hold_seconds=0.05, commit_seconds=0.005, in_flight_bytes=1 << 20, largest=1 << 16, codecs=[], codec_of=[], tls={},
         stats=None,

@@ -1,4 +1,4 @@
-"""Claims: a report counts once, a retry hears the truth at every moment, and sums hold what the commit will say of their reports."""
+"""Claims: a report counts once, a retry hears the truth at every moment, and sums hold what the commit will say of reports."""
 
 from __future__ import annotations
 
