@@ -1,4 +1,4 @@
-"""Kills in runs that really train, cohorts smaller than their fleets, and a fleet of a hundred thousand: what takes too long otherwise."""
+"""Kills in runs that really train, cohorts smaller than their fleets, and a fleet of a hundred thousand."""
 
 from pathlib import Path
 

@@ -204,6 +204,7 @@ class Scene:
             await self.turn()
             await asyncio.sleep(0.002)
             assert asyncio.get_running_loop().time() < end, "it did not happen"
+        self.note()
         return found
 
     def pass_by(self, seconds: float) -> None:
@@ -224,6 +225,7 @@ class Scene:
 
     def client(self, task: int) -> int:
         """Whose task it is."""
+        self.note()
         return self._known[task][1]
 
     def events(self, kind: type[Event] | None = None) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Claims: what becomes of each report that claims to be of a task; grants carry how it enters the sums."""
+"""Claims: a report counts once, a retry hears the truth at every moment, sums hold what the commit will say of their reports."""
 
 from __future__ import annotations
 

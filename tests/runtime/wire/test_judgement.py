@@ -1,4 +1,4 @@
-"""Judging: by the server, by devices until their time is over, or both; nobody who asks is forgotten when a transmitter starts again."""
+"""Judging: by the server, by devices until their time is over, or both; a restarted transmitter hears who is still asked."""
 
 from __future__ import annotations
 

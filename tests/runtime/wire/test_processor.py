@@ -1,4 +1,4 @@
-"""The processor: nothing leaves before its cause is on the disk, time never falls, leases end, rounds that fail leave nothing behind."""
+"""The processor: nothing leaves before its cause is on the disk, time never falls, leases end, failed rounds leave nothing."""
 
 from __future__ import annotations
 

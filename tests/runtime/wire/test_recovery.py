@@ -55,7 +55,9 @@ def checked(tmp_path: Path, moment) -> None:
         kept["held"] = await moment(scene)
         kept["granted"] = dict(scene.granted)
         scene.processor.served.journal.flush()
-        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared"))  # as a kill leaves it
+        shutil.copytree(
+            tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part")
+        )  # as a kill leaves it
 
     async def second(scene: Scene) -> None:
         scene.granted.update(kept["granted"])
@@ -124,7 +126,7 @@ def test_reports_that_no_disk_has_are_released_and_may_come_again(tmp_path: Path
     async def first(scene: Scene) -> None:
         await some_arrived(scene)
         scene.processor.served.journal.flush()
-        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared"))
+        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part"))
 
     async def second(scene: Scene) -> None:
         tasks = scene.processor.tasks
@@ -148,7 +150,7 @@ def test_refusals_and_memories_are_taken_up(tmp_path: Path) -> None:
         scene.claim(0, tasks[0], fault="bad")
         await scene.turn()
         scene.processor.served.journal.flush()
-        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared"))
+        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part"))
 
     async def second(scene: Scene) -> None:
         assert scene.processor.tasks.phase(0) is TaskPhase.REFUSED
