@@ -208,7 +208,8 @@ class Generator:
         finally:
             self._held -= hold
         answer, payload = opened(said, Answer)
-        self.tally.check.add(perf_counter() - start - answer.work.held_seconds)
+        if answer.HasField("work"):  # for how long any other answer was held is not told
+            self.tally.check.add(perf_counter() - start - answer.work.held_seconds)
         return answer, payload
 
     def _look(self, work: Work, payload: memoryview) -> None:
@@ -274,7 +275,8 @@ class Generator:
             yield chunk
 
     def _failed(self, wrong: grpc.aio.AioRpcError) -> None:
-        self.tally.failures[wrong.code().name] += 1
+        if not self.over.is_set():  # a server that has ended hangs up
+            self.tally.failures[wrong.code().name] += 1
 
 
 def _pause(attempt: int) -> float:
