@@ -172,3 +172,27 @@ def test_a_selector_that_asks_for_what_no_device_can_tell_ends_the_run(tmp_path:
             scene.processor.judgement.probe(Probe(np.array([0]), "seconds", scene.processor.state.server))
 
     play(tmp_path, TOY, act)
+
+
+def test_devices_that_should_judge_have_time_to_come_back(tmp_path: Path) -> None:
+    """A server that was started again in the midst of an evaluation knows nobody yet: it waits, and no longer than its patience."""
+
+    async def act(scene: Scene) -> None:
+        at = await all_granted(scene, await opened(scene))
+        scene.say(0, gone=list(range(4)))
+        await scene.turn()
+        for index, own in at.items():
+            scene.safe(index, *own)
+            scene.closed(index, 0, own)
+        await scene.turn(12)
+        assert judged_waves(scene, 0) == [] and len(scene.events(Evaluated)) == 1  # of the untrained model
+        scene.pass_by(scene.processor.options.patience - 5.0)
+        scene.here(0, 1)
+        await scene.turn()
+        assert judged_waves(scene, 0) == []
+        scene.pass_by(5.0)
+        await scene.until(lambda: judged_waves(scene, 0))
+        (wave,) = judged_waves(scene, 0)
+        assert np.frombuffer(wave.clients, np.uint32).tolist() == [0, 1]
+
+    play(tmp_path, TOY, act, evaluate="devices")
