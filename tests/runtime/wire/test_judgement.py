@@ -10,7 +10,7 @@ import pytest
 
 from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import Evaluated
+from fedfleet.core.events import Evaluated, ModelCommitted
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.judgement import Judgement
@@ -184,7 +184,8 @@ def test_devices_that_should_judge_have_time_to_come_back(tmp_path: Path) -> Non
         for index, own in at.items():
             scene.safe(index, *own)
             scene.closed(index, 0, own)
-        await scene.turn(12)
+        await scene.until(lambda: scene.events(ModelCommitted))
+        await scene.turn()
         assert judged_waves(scene, 0) == [] and len(scene.events(Evaluated)) == 1  # of the untrained model
         scene.pass_by(scene.processor.options.patience - 5.0)
         scene.here(0, 1)
