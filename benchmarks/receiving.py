@@ -27,7 +27,7 @@ def waited(devices: int, seconds: float, slow: float) -> tuple[np.ndarray, int]:
     with tempfile.TemporaryDirectory() as folder, ground(Path(folder), toy) as place:
         place.serve(patience=20.0)
         place.await_listening()
-        with crowd(toy, place.address, pause=lambda client, task: 0.2) as people:
+        with crowd(toy, place.address, pause=lambda client, task: 0.1 + 0.2 * (client * 7919 % 101) / 101) as people:
             time.sleep(2.0)  # until everybody has enrolled
             first = len(people.seconds)
             time.sleep(seconds)

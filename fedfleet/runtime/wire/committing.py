@@ -52,11 +52,14 @@ class Committing:
             self._acknowledge(self._taken())
 
     async def run(self) -> None:
-        """Commit for ever: whatever gathered meanwhile, together."""
+        """Commit for ever: whatever gathered meanwhile, together; what comes after a silence need not wait for company."""
+        loop = asyncio.get_running_loop()
+        before = loop.time() - self._seconds
         while True:
             await self._wake.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._now.wait(), self._seconds)
+                await asyncio.wait_for(self._now.wait(), max(0.0, before + self._seconds - loop.time()))
+            before = loop.time()
             await self.commit()
 
     async def commit(self) -> None:

@@ -38,6 +38,7 @@ class Judgement:
         self._probe: Probe | None = None
         self._central: Judged | None = None
         self._evaluate: Evaluate | None = None
+        self._begin_by: float | None = None  # until then, devices that should judge have time to come (back)
         where = processor.options.evaluate
         half = processor.plan.algorithm.local(0, NO_SETTINGS)
         own = processor.plan.algorithm.personal is not None or (isinstance(half, LocalPass) and half.remembers())
@@ -45,11 +46,21 @@ class Judgement:
 
     def until(self) -> float | None:
         """When the time of those who were asked is over."""
-        return min((asked.until for asked in self._asked.values()), default=None)
+        moments = [asked.until for asked in self._asked.values()]
+        return min([*moments, *([] if self._begin_by is None else [self._begin_by])], default=None)
 
     def evaluate(self, command: Evaluate) -> None:
-        """Let a model be judged."""
+        """Let a model be judged; a server that was just started again waits for the devices that should."""
         self._evaluate, self._central = command, None
+        waits = share_of(self._where, command.clients).devices and self._of.state.next_task > 0
+        self._begin_by = self._of.now() + (self._of.options.patience if waits else 0.0)
+        self._begin(command)
+
+    def _begin(self, command: Evaluate) -> None:
+        here = len(self._there()) + int(self._of.busy.sum())
+        if self._begin_by is None or (here < self._of.options.devices and self._of.now() < self._begin_by):
+            return
+        self._begin_by = None
         share = share_of(self._where, command.clients)
         if share.devices:
             clients = self._there()
@@ -126,7 +137,9 @@ class Judgement:
         else:
             verdict = asking.answer(asked, claim.task, said, now)
         why = asking.wrong(asked, claim.task, said) if verdict is Verdict.WRONG else ""
-        if verdict in (Verdict.TAKEN, Verdict.AGAIN):
+        if verdict is Verdict.WRONG:  # it would judge again, and be wrong again, until its time is over
+            asking.decline(asked, claim.task, claim.client, now)
+        if verdict is not Verdict.STRAY:
             for out in self._of.everybody():
                 out.withdrawn.append(claim.task)
         self._of.soon()
@@ -139,7 +152,11 @@ class Judgement:
             self._end(probed)
             self._of.facts.append(asking.probed(probed, self._probe.stat, now))
             self._probe = None
+        if self._evaluate is not None:
+            self._begin(self._evaluate)
         command, asked = self._evaluate, self._asked.get(Kind.EVALUATE)
+        if self._begin_by is not None:
+            return
         if command is None or (asked is not None and not asking.finished(asked, now)):
             return
         if self._central is None and (asked is None or share_of(self._where, command.clients).central):

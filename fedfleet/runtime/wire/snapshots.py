@@ -34,13 +34,17 @@ Flat = NDArray[np.int64]
 
 
 class Image(NamedTuple):
-    """One sum of one bucket at one moment: all its limbs in one array."""
+    """One sum of one bucket at one moment: all its limbs in one array.
+
+    What the log has of this bucket before segment `since` is of another one that had the number and was thrown away.
+    """
 
     bucket: int
     sum: str
     weight: int
     reports: int
     flat: Flat
+    since: int = 0
 
 
 class Place(NamedTuple):
@@ -135,7 +139,7 @@ class Shelf:
         self._slots, self._log = [], None
 
     def _table(self, place: Place, images: Sequence[Image]) -> bytes:
-        sums = [[image.bucket, image.sum, image.weight, image.reports] for image in images]
+        sums = [[image.bucket, image.sum, image.weight, image.reports, image.since] for image in images]
         return json.dumps({"sheet": self._sheet, "size": self._size, "place": place, "sums": sums}).encode()
 
     def _segment(self, number: int) -> int:
@@ -197,21 +201,25 @@ class Shelf:
         try:
             said = json.loads(table)
             place = Place(*map(int, said["place"]))
-            heads = [(int(b), str(name), int(weight), int(count)) for b, name, weight, count in said["sums"]]
+            heads = [
+                (int(b), str(name), int(weight), int(count), int(since))
+                for b, name, weight, count, since in said["sums"]
+            ]
             if (said["sheet"], said["size"], len(body)) != (self._sheet, self._size, self._size * len(heads)):
                 raise _Unusable("it holds the sums of another model")
         except (ValueError, TypeError, KeyError) as wrong:
             raise _Unusable(f"its table cannot be read ({wrong})") from None
         cut = np.split(body, len(heads)) if heads else []
-        images = tuple(Image(*head, flat) for head, flat in zip(heads, cut, strict=True))
+        images = tuple(Image(*head[:4], flat, head[4]) for head, flat in zip(heads, cut, strict=True))
         return Snapshot(number, place, images, self._entries(place, images))
 
     def _entries(self, place: Place, images: tuple[Image, ...]) -> dict[int, tuple[bytes, ...]]:
         """The entries of live buckets in the log, exactly as many as are in the sums."""
         held: dict[int, list[bytes]] = {image.bucket: [] for image in images}
+        since = {image.bucket: image.since for image in images}
         for segment in range(place.first, place.last + 1):
             for bucket, entry in self._logged(segment, place):
-                if bucket in held:
+                if bucket in held and segment >= since[bucket]:
                     held[bucket].append(entry)
         for bucket, entries in held.items():
             count = sum(image.reports for image in images if image.bucket == bucket)

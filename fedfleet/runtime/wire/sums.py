@@ -139,6 +139,7 @@ class PartialSums:
         self._frozen: Frozen | None = None
         self._spares: list[Flat] = []
         self._number, self._place = 0, _START
+        self._cut = False  # does the next freeze begin a segment of the log?
         self.remark = kernel.remark(sheet.like)
         self._shelf = None
         self.damages: tuple[str, ...] = ()
@@ -213,7 +214,7 @@ class PartialSums:
         tasks = tuple(task for _, task, _ in self._pending)
         suffix = tuple(record for _, _, record in self._pending)
         _, last, start = self._place
-        if start >= SEGMENT:
+        if start >= SEGMENT or self._cut:
             last, start = last + 1, 0
         for bucket, _, _ in self._pending:
             held = self._buckets.get(bucket)
@@ -234,7 +235,7 @@ class PartialSums:
         done = self._frozen
         if done is not None and done.state == "written":
             del self._pending[: len(done.tasks)]
-            self._number, self._place, self._frozen = done.number, done.place, None
+            self._number, self._place, self._frozen, self._cut = done.number, done.place, None, False
 
     def _images(self) -> tuple[Image, ...]:
         images: list[Image] = []
@@ -245,7 +246,7 @@ class PartialSums:
                 if one.copied != one.acc.count:
                     np.copyto(one.image, one.flat)
                     one.copied = one.acc.count
-                images.append(Image(bucket, name, one.acc.weight, one.acc.count, one.image))
+                images.append(Image(bucket, name, one.acc.weight, one.acc.count, one.image, held.segment or 0))
         return tuple(images)
 
     def _new_sum(self, flat: Flat | None = None, weight: int = 0, count: int = 0) -> _Sum:
@@ -267,8 +268,9 @@ class PartialSums:
         if loaded is None:
             return
         self._number, self._place = loaded.number, loaded.place
+        self._cut = True  # a server that went back to a checkpoint gives numbers of buckets again
         for image in loaded.images:
-            held = self._buckets.setdefault(image.bucket, _Bucket(segment=loaded.place.first))
+            held = self._buckets.setdefault(image.bucket, _Bucket(segment=image.since))
             held.found = loaded.entries[image.bucket]
             held.tasks = {entry_from(e).task for e in held.found}
             held.sums[image.sum] = self._new_sum(image.flat.copy(), image.weight, image.reports)

@@ -86,7 +86,10 @@ class Transmitter:
         self.codec_of = {client: which for client, which in start.codec_of}  # noqa: C416 - lists, as JSON has them
         folder = Path(start.folder) if start.durable else None
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as wrong:
+                raise RunFailed(f"{folder} cannot be made ({wrong.strerror}); see to the disk, then resume") from wrong
         self.sums = PartialSums(self.sheet, folder) if start.stream else None
         self.spool = Spool(Path(start.folder), lasting=start.durable) if start.spool else None
         self.committing = Committing(
@@ -312,7 +315,7 @@ async def transmit(end: socket.socket) -> None:
                 first.set_result(Transmitter(start_from(message.start)))
             if first.exception() is None:
                 first.result().on_message(message)
-        except FedFleetError as wrong:  # the loop would swallow it, and nobody would hear why
+        except Exception as wrong:  # the loop would swallow it, and nobody would hear why
             if first.done():
                 first.result().fail(wrong)
             else:

@@ -10,11 +10,10 @@ import threading
 import traceback
 from pathlib import Path
 
+from fedfleet.app.assemble.sheet import kit_from
 from fedfleet.runtime.wire.device.attending import Device, Wishes
 from fedfleet.runtime.wire.device.calls import Line
 from fedfleet.runtime.wire.device.store import Store
-
-from fedfleet.app.assemble.sheet import kit_from
 
 
 def say(text: str) -> None:

@@ -12,9 +12,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedfleet.app.runs import perform
+from fedfleet.app.spec import load_spec
 from fedfleet.core.trees import content_hash
 from fedfleet.runtime.files import load_tree
-from tests.runtime.wire.harness import PATIENT, ROOT, Ground, ground
+from tests.runtime.wire.harness import ROOT, Ground, ground
 from tests.runtime.wire.toys import Toy
 
 BASE = """
@@ -85,10 +87,7 @@ class Fleet:
     def simulated(self) -> str:
         """The name of the model that the same spec gives in simulation."""
         out = self.place.folder / "simulated"
-        command = [sys.executable, "-m", "fedfleet.app.cli", "run", str(self.spec), "--out", str(out), "--json"]
-        env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT, timeout=PATIENT, check=False)
-        assert done.returncode == 0, done.stderr
+        perform(load_spec(self.spec, []), out)
         return content_hash(load_tree(out / "model.safetensors")[0])
 
 

@@ -204,6 +204,7 @@ class Scene:
             await self.turn()
             await asyncio.sleep(0.002)
             assert asyncio.get_running_loop().time() < end, "it did not happen"
+        self.note()
         return found
 
     def pass_by(self, seconds: float) -> None:
@@ -224,6 +225,7 @@ class Scene:
 
     def client(self, task: int) -> int:
         """Whose task it is."""
+        self.note()
         return self._known[task][1]
 
     def events(self, kind: type[Event] | None = None) -> list[Any]:
@@ -293,8 +295,11 @@ async def _played(
         processor.soon()
         await act(scene)
     finally:
-        if processor.done.done() and not processor.done.cancelled():
-            processor.done.exception()
+        ended = processor.done = processor.done or asyncio.get_running_loop().create_future()
+        if ended.done():
+            ended.exception()
+        else:
+            ended.set_result(None)  # no turn more
         await processor.close()
         await judge.close()
         registry.close()

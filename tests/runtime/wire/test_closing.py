@@ -1,4 +1,4 @@
-"""Commits: all sums are handed in once, whatever dies meanwhile; what was lost is waited for; old sums are never taken for new ones."""
+"""Commits: sums are handed in once, whatever dies meanwhile; what was lost is waited for; old sums are not taken for new ones."""
 
 from __future__ import annotations
 

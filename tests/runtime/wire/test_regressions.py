@@ -85,32 +85,6 @@ def test_twenty_thousand_statistics_are_not_taken(desk):
         assert len(event.stats) <= 16
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_clients_do_not_make_each_fact_dear(tmp_path):
-    """The first version built the set of busy clients anew for each fact: 39 ms of each of them with so many clients."""
-    spent = {}
-    for clients in (100, 100_000):
-        folder = tmp_path / str(clients)
-        folder.mkdir()
-        with bench(folder, Toy(clients=clients, cohort=8, buffer=8, rounds=UNTIL_STOPPED)) as desk:
-            people = [desk.newcomer() for _ in range(8)]
-            for puppet in people:  # the first round warms everything up
-                desk.hand(puppet, *desk.honest(puppet, puppet.await_work()))
-            before = cpu_seconds(desk.ground.server.pid)
-            for _ in range(3):
-                for puppet in people:
-                    desk.hand(puppet, *desk.honest(puppet, puppet.await_work()))
-            spent[clients] = cpu_seconds(desk.ground.server.pid) - before
-    # 24 reports, and what goes with them, are some 120 facts: in the first version 5 s.
-    assert spent[100_000] < spent[100] + 2.0, spent
-
-
-def cpu_seconds(pid):
-    """What a process has computed so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / 100.0
-
-
 def test_memory_does_not_grow_with_the_reports(tmp_path):
     """Sixteen reports of 8 MB in one round: the first version kept each of them until the commit."""
     toy = Toy(clients=16, rounds=1, width=2_000_000)

@@ -527,3 +527,25 @@ def test_sums_are_exact_units() -> None:
     part.add(0, entered(0, 0.1), model(0))
     loaded = folding.load(fold_of(model()), SERVER, part.saved(0) or {})
     assert loaded.sums[""].weight == exact.units(0.1)
+
+
+def test_a_bucket_whose_number_was_used_before_is_found_alone(tmp_path: Path) -> None:
+    """A server that goes back to a checkpoint throws away what its journal does not know, and counts on from there."""
+    fold = fold_of(model())
+    sheet = sheet_of(fold, SERVER)
+    first = PartialSums(sheet, tmp_path)
+    for bucket, tasks in ((1, (0, 1)), (2, (2, 3))):
+        for task in tasks:
+            first.add(bucket, entered(task), model(task))
+    first.freeze().write()
+    first.close()
+    second = PartialSums(sheet, tmp_path)
+    second.discard(1)
+    second.add(1, entered(7), model(7))
+    second.freeze().write()
+    second.close()
+    third = PartialSums(sheet, tmp_path)
+    assert third.damages == ()
+    assert {b: [e.task for e in entries] for b, entries in third.found().items()} == {2: [2, 3], 1: [7]}
+    assert same(third.saved(1), reference(fold, [(entered(7), model(7))]))
+    third.close()

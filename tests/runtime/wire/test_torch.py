@@ -16,11 +16,9 @@ from tests.worlds import only
 WAITS = ("--devices", "4", "--patience", "120")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["processor", "transmitter", "whole server"])
-def test_a_server_that_is_killed_while_devices_train_ends_with_the_same_bits(kind, tmp_path):
+def killed_while_devices_train(kind, folder):
     """With memory of clients (SCAFFOLD's variates), which must advance exactly with what was folded."""
-    with fleet(tmp_path, METHODS["scaffold"], clients=4, rounds=5) as made:
+    with fleet(folder, METHODS["scaffold"], clients=4, rounds=5) as made:
         made.serve(*WAITS)
         made.start(0, 1, 2, 3)
         made.place.await_event(ModelCommitted, 2, seconds=2 * PATIENT)
@@ -37,6 +35,11 @@ def test_a_server_that_is_killed_while_devices_train_ends_with_the_same_bits(kin
         assert made.place.ended(2 * PATIENT) == 0, made.said()
         assert complaints(made.place.events()) == []
         assert made.place.last_model() == made.simulated()
+
+
+@pytest.mark.slow
+def test_a_server_that_is_killed_while_devices_train_ends_with_the_same_bits(tmp_path):
+    killed_while_devices_train("whole server", tmp_path)
 
 
 @pytest.mark.slow
