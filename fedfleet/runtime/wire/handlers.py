@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 
-from fedfleet.core.errors import BadInput, Refused
 from fedfleet.core.spending import STAGES
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.framing import (
-    CHANNEL_OPTIONS,
     CHUNK,
     MOST_HEAD,
-    SERVICE,
-    SMALL,
     crc32c,
     framed,
     opened,
@@ -30,7 +25,7 @@ from fedfleet.runtime.wire.framing import (
 )
 from fedfleet.runtime.wire.holding import on_the_line
 from fedfleet.runtime.wire.judging.asking import judges
-from fedfleet.runtime.wire.operations.counting import count_call, count_received
+from fedfleet.runtime.wire.operations.counting import count_received
 from fedfleet.runtime.wire.partials import Partials
 from fedfleet.runtime.wire.rooms import Chunks
 from fedfleet.runtime.wire.security.foreign import kept_stats, shown
@@ -39,11 +34,9 @@ from fedfleet.runtime.wire.security.tls import is_loopback
 from fedfleet.runtime.wire.taking import NOTHING, Taken, taken
 from fedfleet.runtime.wire.transmitter import Transmitter
 
-_PENDING = 200_000  # calls that may wait for their handlers: a burst must not lose any
 _IDLE_SECONDS = 30.0  # between two chunks of a stream
 _MOST_CHUNKS = 64 << 20  # bytes of a model whose chunks are kept ready
 _SLOWEST = 4096  # bytes a second of an upload; what came is kept, and can be resumed
-_STREAMS = 4096  # calls at once on one connection
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -291,101 +284,3 @@ def _receipt(status: int, reason: str, seconds: float = 0.0) -> bytes:
 def _observe(of: Transmitter, seconds: float) -> None:
     of.seconds += seconds
     count_received(of.counters, seconds)
-
-
-@asynccontextmanager
-async def _counted(of: Transmitter, name: str, context: Context) -> AsyncIterator[None]:
-    """What is foreign or strange becomes a status; how the call ended is counted."""
-    code = "UNKNOWN"
-    try:
-        yield
-        code = "OK"
-    except Stranger as wrong:
-        of.counters["strangers"] += 1
-        code = "UNAUTHENTICATED"
-        await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(wrong))
-    except Slow as wrong:
-        of.counters["slowed"] += 1
-        code = "RESOURCE_EXHAUSTED"
-        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(wrong))
-    except Refused as wrong:
-        of.counters["malformed"] += 1
-        code = "INVALID_ARGUMENT"
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, shown(f"this is no message of FedFleet: {wrong}"))
-    except grpc.aio.AbortError:  # the method itself said why
-        code = _name_of(context.code())
-        raise
-    except (asyncio.CancelledError, GeneratorExit):  # the device hung up
-        code = "CANCELLED"
-        raise
-    finally:
-        count_call(of.counters, name, code)
-
-
-def _guarded(of: Transmitter, name: str, method: Callable[..., Awaitable[bytes]]) -> Callable[..., Awaitable[bytes]]:
-    async def call(data: Any, context: Context) -> bytes:
-        async with _counted(of, name, context):
-            return await method(data, context)
-        raise AssertionError("abort raises")
-
-    return call
-
-
-def _guarded_stream(of: Transmitter, name: str, method: Callable[..., AsyncIterator[bytes]]) -> Any:
-    async def call(data: Any, context: Context) -> AsyncIterator[bytes]:
-        async with _counted(of, name, context):
-            async for chunk in method(data, context):
-                yield chunk
-
-    return call
-
-
-def _name_of(code: Any) -> str:
-    return code.name if isinstance(code, grpc.StatusCode) else "UNKNOWN"
-
-
-def method_handlers(handlers: Handlers, of: Transmitter) -> dict[str, Any]:
-    """The methods by name, on raw bytes."""
-    unary = {
-        "Enrol": handlers.enrol, "Check": handlers.check, "Hand": handlers.hand, "Held": handlers.held,
-        "Leave": handlers.leave, "Status": handlers.status,
-    }  # fmt: skip
-    found: dict[str, Any] = {n: grpc.unary_unary_rpc_method_handler(_guarded(of, n, m)) for n, m in unary.items()}  # type: ignore[arg-type]
-    found["Fetch"] = grpc.unary_stream_rpc_method_handler(_guarded_stream(of, "Fetch", handlers.fetch))
-    found["HandStream"] = grpc.stream_unary_rpc_method_handler(_guarded(of, "HandStream", handlers.hand_stream))  # type: ignore[arg-type]
-    return found
-
-
-@asynccontextmanager
-async def listening(of: Transmitter) -> AsyncIterator[None]:
-    """Answer devices at the shared port; on the way out calls in flight get a moment to end."""
-    options = (
-        *CHANNEL_OPTIONS,
-        ("grpc.max_receive_message_length", SMALL + 2 * MOST_HEAD),
-        ("grpc.so_reuseport", 1),
-        ("grpc.max_concurrent_streams", _STREAMS),
-        ("grpc.server.max_pending_requests", _PENDING),
-        ("grpc.server.max_pending_requests_hard_limit", _PENDING),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
-        ("grpc.keepalive_time_ms", 60_000),
-        ("grpc.keepalive_timeout_ms", 20_000),
-    )
-    server = grpc.aio.server(options=options)
-    handlers = method_handlers(Handlers(of), of)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    credentials = None
-    if of.start.tls:
-        from fedfleet.runtime.wire.security.tls import ServerFiles, server_credentials
-
-        credentials = server_credentials(ServerFiles(**{name: Path(path) for name, path in of.start.tls.items()}))
-    address = of.start.address
-    bound = server.add_insecure_port(address) if credentials is None else server.add_secure_port(address, credentials)
-    if not bound:
-        raise BadInput(
-            f"cannot listen on {address}: the port is taken or the host is not here; name another with --address"
-        )
-    await server.start()
-    try:
-        yield
-    finally:
-        await server.stop(grace=1.0)

@@ -160,8 +160,10 @@ class PartialSums:
         sheet, into = self._sheet, self._buckets.get(bucket) or _Bucket()
         if entry.task in into.tasks:
             raise RunFailed(f"task {entry.task} is in bucket {bucket} already: it was granted twice")
-        said = entry_bytes(entry)
-        record = record_head(bucket, said) + said
+        record = b""
+        if self._shelf is not None:
+            said = entry_bytes(entry)
+            record = record_head(bucket, said) + said
         counted, have = exact.units(entry.weight), into.sums.get(entry.sum)
         if (have.acc.weight if have else 0) + counted > sheet.total_weight * 2.0**60:
             acc = have.acc if have else exact.Accumulator({}, {})

@@ -336,7 +336,7 @@ async def transmit(end: socket.socket) -> None:
 
 async def _transmitting(transmitter: Transmitter, left: asyncio.Task[bool]) -> None:
     """Answer devices until the processor is gone or nothing can be made safe any more: then `RunFailed` says why."""
-    from fedfleet.runtime.wire.handlers import listening
+    from fedfleet.runtime.wire.listening import listening
 
     committing = asyncio.create_task(transmitter.committing.run())
     committing.add_done_callback(transmitter._ended)  # pyright: ignore[reportPrivateUsage]

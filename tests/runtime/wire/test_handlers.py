@@ -10,12 +10,11 @@ import grpc
 import pytest
 
 from fedfleet.core.container import packed
-from fedfleet.core.errors import Refused
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import handlers as door
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.framing import framed
-from fedfleet.runtime.wire.handlers import Slow, Stranger, method_handlers
+from fedfleet.runtime.wire.handlers import Slow, Stranger
 from fedfleet.runtime.wire.judging.asking import FIRST_TASK
 from fedfleet.runtime.wire.security.secrets import nonce_of
 from tests.runtime.wire.stage import KEY, Call, Stage, model, perform, until
@@ -325,28 +324,3 @@ def test_status_is_for_this_machine_or_for_who_shows_the_token(address: str, tmp
         assert pb.StatusReply.FromString(await asking).json == "{}"
 
     perform(tmp_path, act, address=address)
-
-
-@pytest.mark.parametrize(
-    ("raised", "code"),
-    [
-        (Stranger("who?"), grpc.StatusCode.UNAUTHENTICATED),
-        (Slow("slow"), grpc.StatusCode.RESOURCE_EXHAUSTED),
-        (Refused("odd"), grpc.StatusCode.INVALID_ARGUMENT),
-    ],
-)
-def test_what_is_foreign_or_strange_becomes_a_status_and_is_counted(
-    raised: Exception, code: grpc.StatusCode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def act(stage: Stage) -> None:
-        async def leave(data: bytes, context: Any) -> bytes:
-            raise raised
-
-        monkeypatch.setattr(stage.handlers, "leave", leave)
-        method, call = method_handlers(stage.handlers, stage.transmitter)["Leave"], Call()
-        with pytest.raises(grpc.aio.AbortError):
-            await method.unary_unary(b"", call)
-        assert call.status is code
-        assert any(code.name in name for name in stage.transmitter.counters)
-
-    perform(tmp_path, act)
