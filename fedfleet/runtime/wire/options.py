@@ -31,7 +31,7 @@ class Serve:
     lease: float = 600.0
     hold: int = 4096
     hold_seconds: float = 20.0
-    commit_seconds: float = 0.04
+    commit_seconds: float = 0.02
     durable: bool = True
     streaming: bool = True
     encode_once: bool = True

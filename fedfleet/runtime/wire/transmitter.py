@@ -41,7 +41,7 @@ from fedfleet.runtime.wire.sums import PartialSums, sheet_from_json
 from fedfleet.runtime.wire.taking import Taken, codec_from
 
 # Between two messages to the processor: each costs it a turn with a sync of the journal, whatever it holds.
-_GATHER_SECONDS = 0.01
+_GATHER_SECONDS = 0.004
 _GONE_SECONDS = 1.0
 GIVEN_UP = 3  # the exit code of one that cannot go on, and that to start again would not help
 _MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
