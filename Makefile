@@ -24,6 +24,7 @@ test: setup
 # Proofs that take long: kills at many moments, thousands of worlds, the whole matrix of passes.
 soak: setup
 	@FEDFLEET_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/soak
+	@FEDFLEET_SOAK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m soak tests
 
 lint: setup
 	@$(BIN)/ruff check .

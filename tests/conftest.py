@@ -1,5 +1,6 @@
 """What one test registers, no other sees; and interrupts reach the processes that tests start."""
 
+import os
 import signal
 
 import pytest
@@ -10,6 +11,15 @@ from fedfleet.core import registry
 # Shells start what runs in the background deaf to interrupts, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Tests that are marked for the soak run there, beside those of tests/soak; a sample of each kind runs always."""
+    if os.environ.get("FEDFLEET_SOAK"):
+        return
+    left = [item for item in items if item.get_closest_marker("soak")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
 @pytest.fixture(autouse=True)

@@ -25,7 +25,7 @@ def test_words_that_mean_nothing_are_one_sentence(fedfleet):
     refused(fedfleet("runn", "spec.toml"), "Did you mean 'run'", "See: fedfleet --help")
     refused(fedfleet("sample", "device"), "Did you mean 'devices'", "See: fedfleet sample --help")
     refused(fedfleet("version", "--jsn"), "--json", "See: fedfleet version --help")
-    refused(fedfleet("device"), "--client")
+    refused(fedfleet("device", "--server", "nowhere"), "HOST:PORT")
 
 
 def test_without_words_there_is_help_and_exit_code_2(fedfleet):

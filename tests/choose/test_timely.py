@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from fedfleet.runtime.wire.server import check_servable
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from fedfleet.core.records import Roster
 from fedfleet.engine.coordinator import begin
 from fedfleet.runtime.foreseen import roster_of
 from fedfleet.runtime.simulate import simulate
+from fedfleet.runtime.wire.served import check_servable
 from fedfleet.testing import check_selector
 from tests.worlds import only
 

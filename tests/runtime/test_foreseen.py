@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fedfleet.runtime.wire.server import check_servable
 
 from fedfleet.core.edges import UserSource
 from fedfleet.core.errors import BadInput, RunFailed
@@ -14,6 +13,7 @@ from fedfleet.core.records import Stop, whole_work
 from fedfleet.engine.coordinator import begin
 from fedfleet.pace.rounds import readiness
 from fedfleet.runtime.foreseen import roster_of
+from fedfleet.runtime.wire.served import check_servable
 from fedfleet.testing.toys import consensus
 from fedfleet.world.devices import homogeneous
 from fedfleet.world.energy import none, phones

@@ -3,20 +3,18 @@
 import json
 import math
 import shutil
-import threading
 from contextlib import closing
 
 import pytest
 
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.explaining import attributed_run, explained, notes, simulated
-from fedfleet.app.runs.network import run_device, serve_run
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import ModelCommitted
 from fedfleet.measure.attribution.ledger import CAUSES
 from fedfleet.runtime import journal as journals
-from tests.app.runs.test_network import ROUNDS, free_address
+from tests.app.runs.test_network import ROUNDS, served
 from tests.app.specs import TINY, written
 
 ASYNC = TINY.replace('use = "readiness"\ncohort = 4', 'use = "buffered"\nk = 2\nconcurrency = 4')
@@ -90,13 +88,7 @@ def test_what_is_no_run_is_refused(tmp_path, tiny_run):
 
 
 def test_of_a_served_run_what_nobody_measured_is_unknown(tmp_path):
-    address = free_address()
-    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
-    for device in devices:
-        device.start()
-    done = serve_run(written(tmp_path, ROUNDS), [], tmp_path / "out", address, 2)
-    for device in devices:
-        device.join(20)
+    done, _ = served(written(tmp_path, ROUNDS), tmp_path)
     found = explained(done.out)
     assert adds_up(found) and found["causes"]["unknown"] > 0 and found["causes"]["compute"] > 0
     assert any("nobody knows" in note for note in found["notes"])

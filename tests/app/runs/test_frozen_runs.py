@@ -1,7 +1,6 @@
 """Runs with frozen weights: resumed, replayed, served and loaded; other weights are refused."""
 
 import re
-import threading
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from safetensors.numpy import load_file, save_file
 import fedfleet
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.folder import FROZEN
-from fedfleet.app.runs.network import run_device, serve_run
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
@@ -20,7 +18,7 @@ from fedfleet.runtime.files import load_tree, save_tree
 from fedfleet.tasks.digits import digits_vit
 from tests.app.runs.flipping import killed_run
 from tests.app.runs.tampering import tampered
-from tests.app.runs.test_network import free_address
+from tests.app.runs.test_network import served
 from tests.app.specs import written
 
 SIZE = {"width": 8, "heads": 2, "depth": 1}
@@ -103,12 +101,6 @@ def test_a_served_run_has_its_frozen_weights_at_home(backbone, tmp_path):
     import tomli_w
 
     spec = spec_of(backbone, rounds=1, world={"clients": 2}, pace={"cohort": 2, "t_break": 0.01})
-    address = free_address()
-    devices = [threading.Thread(target=run_device, args=(address, c), daemon=True) for c in range(2)]
-    for device in devices:
-        device.start()
-    done = serve_run(written(tmp_path, tomli_w.dumps(spec)), [], tmp_path / "out", address, 2)
-    for device in devices:
-        device.join(20)
+    done, _ = served(written(tmp_path, tomli_w.dumps(spec)), tmp_path)
     assert done.metrics["bytes_up"] == 2 * tree_nbytes(load_tree(done.out / "model.safetensors")[0])
     assert replay_run(done.out)["ok"]

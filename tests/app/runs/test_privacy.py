@@ -8,7 +8,7 @@ import pytest
 import fedfleet as ff
 from fedfleet.app.pages.report import report_run
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.network import serve_run
+from fedfleet.app.runs.network import Door, serve_run
 from fedfleet.app.runs.privacy import STUDY
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import resolve
@@ -17,6 +17,7 @@ from fedfleet.core.noising import add_noise
 from fedfleet.measure.privacy import gaussian_epsilon
 from fedfleet.runtime import gather
 from fedfleet.runtime.noise import VARIABLE, key_for
+from fedfleet.runtime.wire.options import Serve
 from tests.app.runs.flipping import killed_run
 
 pytest.importorskip("dp_accounting")
@@ -180,7 +181,7 @@ def test_a_server_needs_a_secret_and_local_noise_is_not_served(tmp_path, monkeyp
         path = tmp_path / f"{use}.toml"
         path.write_text(resolve(spec(use)).toml())
         with pytest.raises(BadInput, match=why):
-            serve_run(path, [], tmp_path / "served", "127.0.0.1:0", 4)
+            serve_run(path, [], tmp_path / "served", Serve(address="127.0.0.1:0", devices=4), Door())
     assert not (tmp_path / "served").exists()
 
 

@@ -12,6 +12,8 @@ from tests.runtime.wire.toys import Toy, plan_of, reference
 
 TOY = Toy(clients=4, rounds=12, width=4096)
 
+SOAK = pytest.mark.soak
+
 
 def goes_on(place, people):
     """Resume with room, and compare with the run that never met a full disk."""
@@ -27,7 +29,7 @@ def goes_on(place, people):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("most", [24_000, 90_000, 200_000])
+@pytest.mark.parametrize("most", [pytest.param(24_000, marks=SOAK), 90_000, pytest.param(200_000, marks=SOAK)])
 def test_files_that_may_not_grow_stop_the_server_with_a_sentence_and_lose_nothing(most, tmp_path):
     with ground(tmp_path, TOY) as place:
         place.serve(most_bytes=most)
@@ -80,7 +82,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_it_and_says_so(tmp_pa
         assert newest.name in place.said or "checkpoint" in place.said
 
 
-@pytest.mark.slow
+@SOAK
 def test_without_any_checkpoint_the_journal_alone_leads_back(tmp_path):
     with ground(tmp_path, TOY) as place:
         place.serve()
@@ -92,7 +94,7 @@ def test_without_any_checkpoint_the_journal_alone_leads_back(tmp_path):
             goes_on(place, people)
 
 
-@pytest.mark.slow
+@SOAK
 def test_a_torn_log_of_sums_is_cut_where_it_is_torn(tmp_path):
     """A power cut may leave half a record behind the last one that was made safe: nobody was promised that one."""
     with ground(tmp_path, TOY) as place:

@@ -64,6 +64,7 @@ def test_the_fuzzer_sees_what_a_decoder_must_not_do():
     assert tried(Target("careless", [], careless), bytes.fromhex(found.broken[0]["data"])) == "KeyError: 'w'"
 
 
+@pytest.mark.soak
 def test_the_same_seed_makes_the_same_messages():
     every = targets()[::7]
     assert run(5, 200, every).outcomes == run(5, 200, every).outcomes

@@ -6,6 +6,8 @@ from fedfleet.app.runs.replay import replay_run
 from tests.runtime.wire.fleets import METHODS, fleet
 from tests.runtime.wire.harness import PATIENT
 
+ALWAYS = ("scaffold", "int8 up and down", "fedrep")  # in every test run; the others in the soak
+
 
 def served_as_simulated(folder, algorithm, clients, cohort=None, processes=1, rounds=2):
     with fleet(folder, algorithm, clients=clients, cohort=cohort, rounds=rounds) as made:
@@ -21,7 +23,7 @@ def served_as_simulated(folder, algorithm, clients, cohort=None, processes=1, ro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [m if m in ALWAYS else pytest.param(m, marks=pytest.mark.soak) for m in METHODS])
 def test_twenty_devices_end_as_their_simulation_does(method, tmp_path):
     served_as_simulated(tmp_path, METHODS[method], clients=20)
 

@@ -42,7 +42,7 @@ def test_a_server_that_is_killed_while_devices_train_ends_with_the_same_bits(tmp
     killed_while_devices_train("whole server", tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_device_that_is_killed_while_it_trains_comes_back_and_changes_no_bit(tmp_path):
     with fleet(tmp_path, METHODS["scaffold"], clients=4, rounds=4) as made:
         made.serve(*WAITS)
@@ -60,7 +60,7 @@ def test_a_device_that_is_killed_while_it_trains_comes_back_and_changes_no_bit(t
         assert made.place.last_model() == made.simulated()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_device_that_never_comes_back_costs_its_lease(tmp_path):
     with fleet(tmp_path, METHODS["fedavg"], clients=4, rounds=3) as made:
         made.serve("--devices", "4", "--patience", "3", "--lease", "4")

@@ -19,7 +19,7 @@ from fedfleet.core.folding import Aggregate
 from fedfleet.core.parts import Algorithm, Dataset, Job, Offer, Plan, Policy
 from fedfleet.core.records import Assignments, Cost, Ints, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys, uniforms
-from fedfleet.core.sources import World
+from fedfleet.core.sources import Split, World
 from fedfleet.core.trees import Tree, tree_nbytes
 from fedfleet.learn.averaging import add_to_model, whole_model
 from fedfleet.learn.folds import mean
@@ -72,8 +72,13 @@ def plan_of(toy: Toy) -> Plan:
 
 
 def world_for(toy: Toy) -> World:
-    """A fleet that is always there."""
-    return world_of(even_fleet(toy.clients))
+    """A fleet that is always there; each device can judge on five samples."""
+    world = world_of(even_fleet(toy.clients))
+
+    def shard(client: int, split: Split, round: int) -> Ints:
+        return np.arange(5) if split == "test" else world.data.shard(client, split, round)
+
+    return replace(world, data=replace(world.data, shard=shard))
 
 
 def reference(toy: Toy) -> tuple[list[str], Tree]:
