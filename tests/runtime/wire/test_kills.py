@@ -20,7 +20,7 @@ def test_so_does_one_whose_cohort_is_smaller_than_its_fleet(tmp_path):
     kill_and_prove(tmp_path, Toy(clients=8, cohort=5, rounds=12), list(KILLS), kills=3, seed=2)
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_so_does_one_whose_fold_collects(tmp_path):
     kill_and_prove(tmp_path, Toy(clients=5, rounds=12, collects=True), list(KILLS), kills=3, seed=3)
 
