@@ -43,7 +43,7 @@ from fedfleet.runtime.wire.security.enrolment import Registry
 from fedfleet.runtime.wire.security.secrets import run_key
 from fedfleet.runtime.wire.security.tls import ServerFiles, is_loopback, refuse_open
 from fedfleet.runtime.wire.served import Served, check_servable
-from fedfleet.runtime.wire.serving import Listening, forget_reports, serve
+from fedfleet.runtime.wire.serving import Listening, forget_reports, made_private, serve
 from fedfleet.runtime.wire.tending import reserved
 
 SERVED = "served"
@@ -103,7 +103,7 @@ def serve_run(
         refuse_taken(folder, resume=resume)
         warn(doubts(setup))
         make_folder(folder)
-    folder.chmod(0o700)  # what devices send is nobody else's
+    made_private(folder)
     with locked(folder):
         if resume and taken:
             check_same_spec(spec, folder)

@@ -58,7 +58,6 @@ def hear(of: Processor, index: int, message: inside.ToProcessor) -> None:
         closed(of, index, part)
     of.strikes += len(message.strikes)
     for strike in message.strikes:
-        of.saving.struck(strike.client, strike.reason)
         of.log("warning", "an upload was damaged or wrongly addressed", device=strike.client, reason=strike.reason)
 
 

@@ -105,7 +105,7 @@ class Told(_message.Message):
     def __init__(self, number: _Optional[int] = ..., json: _Optional[str] = ...) -> None: ...
 
 class ToProcessor(_message.Message):
-    __slots__ = ("claims", "heard", "heard_back", "gone", "safe", "enrolling", "asking", "closed", "ready", "counters", "strikes", "taken", "late")
+    __slots__ = ("claims", "heard", "heard_back", "gone", "safe", "enrolling", "asking", "closed", "ready", "counters", "strikes")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -124,8 +124,6 @@ class ToProcessor(_message.Message):
     READY_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     STRIKES_FIELD_NUMBER: _ClassVar[int]
-    TAKEN_FIELD_NUMBER: _ClassVar[int]
-    LATE_FIELD_NUMBER: _ClassVar[int]
     claims: _containers.RepeatedCompositeFieldContainer[Claim]
     heard: _containers.RepeatedScalarFieldContainer[int]
     heard_back: _containers.RepeatedScalarFieldContainer[float]
@@ -137,19 +135,7 @@ class ToProcessor(_message.Message):
     ready: Ready
     counters: _containers.ScalarMap[str, float]
     strikes: _containers.RepeatedCompositeFieldContainer[Strike]
-    taken: _containers.RepeatedScalarFieldContainer[int]
-    late: _containers.RepeatedCompositeFieldContainer[Late]
-    def __init__(self, claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., heard: _Optional[_Iterable[int]] = ..., heard_back: _Optional[_Iterable[float]] = ..., gone: _Optional[_Iterable[int]] = ..., safe: _Optional[_Iterable[int]] = ..., enrolling: _Optional[_Iterable[_Union[Enrolling, _Mapping]]] = ..., asking: _Optional[_Iterable[_Union[Asking, _Mapping]]] = ..., closed: _Optional[_Iterable[_Union[Closed, _Mapping]]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., counters: _Optional[_Mapping[str, float]] = ..., strikes: _Optional[_Iterable[_Union[Strike, _Mapping]]] = ..., taken: _Optional[_Iterable[int]] = ..., late: _Optional[_Iterable[_Union[Late, _Mapping]]] = ...) -> None: ...
-
-class Late(_message.Message):
-    __slots__ = ("client", "task", "nbytes")
-    CLIENT_FIELD_NUMBER: _ClassVar[int]
-    TASK_FIELD_NUMBER: _ClassVar[int]
-    NBYTES_FIELD_NUMBER: _ClassVar[int]
-    client: int
-    task: int
-    nbytes: int
-    def __init__(self, client: _Optional[int] = ..., task: _Optional[int] = ..., nbytes: _Optional[int] = ...) -> None: ...
+    def __init__(self, claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., heard: _Optional[_Iterable[int]] = ..., heard_back: _Optional[_Iterable[float]] = ..., gone: _Optional[_Iterable[int]] = ..., safe: _Optional[_Iterable[int]] = ..., enrolling: _Optional[_Iterable[_Union[Enrolling, _Mapping]]] = ..., asking: _Optional[_Iterable[_Union[Asking, _Mapping]]] = ..., closed: _Optional[_Iterable[_Union[Closed, _Mapping]]] = ..., ready: _Optional[_Union[Ready, _Mapping]] = ..., counters: _Optional[_Mapping[str, float]] = ..., strikes: _Optional[_Iterable[_Union[Strike, _Mapping]]] = ...) -> None: ...
 
 class Strike(_message.Message):
     __slots__ = ("client", "reason")

@@ -80,9 +80,6 @@ class Saving:
             ):  # what is only learnt from later must not stop a run; the journal will, if the disk is full
                 self._checkins.append(found)
 
-    def struck(self, client: int, reason: str) -> None:
-        """A device sent what it should not have."""
-
     async def close(self) -> None:
         """Wait for what is being written."""
         self._write_stays(self._stays.all())

@@ -278,7 +278,6 @@ class Transmitter:
             data = memoryview(packed(unpacked(bytes(data))))
         inline = blob.nbytes <= SMALL
         work = work_of(errand, nonce_of(self.key, errand.task), blob, tables.frozen, held, inline=inline)
-        self.say().taken.append(errand.task)
         self.counters["bytes_down"] += blob.nbytes if inline else 0
         return pb.Answer(work=work), data if inline else b""
 
