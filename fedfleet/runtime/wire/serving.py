@@ -127,6 +127,7 @@ async def _overseen(
             watching.cancel()
         await tending.close()
         await processor.close()
+        await served.judge.close()
         held.close()
         remove_folder(shared)
     return processor.state
