@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test soak lint bench peers docs proto clean
+.PHONY: setup browser demo test soak lint bench peers docs proto clean
 setup: $(READY)
 
 # Stale means: the declared dependencies are newer than the last successful installation.
@@ -17,7 +17,12 @@ $(READY): pyproject.toml constraints.txt
 demo: setup
 	@$(BIN)/fedfleet demo --out demo
 
-test: setup
+# Pages are looked at in a browser; where none can be had, those tests say why they are skipped.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || { echo "installing chromium for the tests of pages"; \
+	  { apt-get update && apt-get install -y --no-install-recommends chromium; } >/dev/null 2>&1 || echo "no chromium here: the tests of pages will be skipped"; }
+
+test: setup browser
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/runtime/executors/test_ray.py
 	@$(BIN)/python -m pytest tests/runtime/executors/test_ray.py  # alone: a cluster of its own needs both cores
 
@@ -47,13 +52,14 @@ bench: setup
 peers: setup .venv-peers/.ready
 	@$(BIN)/python -m benchmarks.peers $(PEERS)
 
-# The reference pages that are made from the code itself.
+# The reference pages that are made from the code itself, then the whole site, into site/: no network is needed.
 docs: setup
 	@$(BIN)/python -m docs.make_reference
+	@if [ -f docs/conf.py ]; then $(BIN)/python -m sphinx -q -W -b html docs site; fi
 
 # Only after a file of proto/ changed; a test says so when it was forgotten.
 proto: setup
 	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/runtime/wire=proto --python_out=. --pyi_out=. proto/fleet.proto proto/inside.proto
 
 clean:
-	@rm -rf $(VENV) demo build dist *.egg-info
+	@rm -rf $(VENV) demo build dist site *.egg-info

@@ -1,0 +1,1 @@
+"""Comparison: what differs between runs, and what can be said of it."""

@@ -1,0 +1,1 @@
+"""Prediction: what a run will come to, before anything is trained."""

@@ -1,0 +1,1 @@
+"""Writers for the tracking tools that people have, fed from the journal."""

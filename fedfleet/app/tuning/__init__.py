@@ -1,0 +1,1 @@
+"""Search: the best values of some keys of a spec, with early stopping."""

@@ -1,0 +1,1 @@
+"""Statistics over runs: means, paired comparisons, correlations, times that were not reached."""
