@@ -118,6 +118,8 @@ def _lead(found: Moment) -> str:
         first = next(s for s in found.standings if s.arm == found.leader)
         return f"{found.leader} has {percent(_value(first))}{_between(first)}{more}"
     near = min(pairs, key=lambda p: p.paired.difference if p.paired else 0.0)
+    if near.paired and near.paired.difference == near.paired.low == near.paired.high == 0:
+        return f"{near.leader} and {near.other} are equal on each of {near.paired.n} common seeds{more}"
     rest = f", nearest of {len(found.pairs)}," if len(found.pairs) > 1 else ""
     return f"{near.leader} leads {near.other}{rest} by {points(near)}{more}"
 
@@ -191,13 +193,9 @@ def _noise(at_end: Moment) -> list[str]:
         for s in at_end.standings
         if s.mean and s.mean.high is not None and s.mean.low is not None
     ]
-    if not tests:
+    if not tests or not spreads:  # of one seed the verdict itself says it
         return []
-    seeds = (
-        f", that of the mean over seeds up to ± {100 * max(spreads):.1f}"
-        if spreads
-        else ", that of the seeds is unknown with one"
-    )
+    seeds = f", that of the mean over seeds up to ± {100 * max(spreads):.1f}"
     return [f"the test set's own uncertainty is up to ± {100 * max(tests):.1f} points (95 %){seeds}"]
 
 

@@ -41,6 +41,14 @@ def test_equal_moments_are_said_once():
     assert said.count("leads") == 1 and "at the end and at equal virtual time alike" in said
 
 
+def test_equal_arms_lead_nobody():
+    said = verdict(arms([run(s, (9.0, s / 10)) for s in SEEDS for run in (waiting, hurried)])).sentence
+    assert (
+        said.startswith("No winner can be named: ")
+        and "readiness and deadline are equal on each of 4 common seeds" in said
+    )
+
+
 def test_of_many_arms_a_few_are_named():
     said = verdict(arms(CASES["many arms"])).sentence
     assert "lr 7 has 70.0 %" in said and "and 3 more" in said and "lr 1 " not in said
