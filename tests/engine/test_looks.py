@@ -1,14 +1,16 @@
 """Looking at the model after so many rounds, or at moments of virtual time, changes nothing of a run but its curve."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, TimerFired
 from fedfleet.core.parts import Policy
-from fedfleet.core.records import Decision, Stop
+from fedfleet.core.records import Decision, Score, Stop
 from fedfleet.engine.ending import next_look
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.runtime.simulate import simulate
@@ -71,40 +73,32 @@ def test_by_attempts_there_is_a_point_after_every_so_many_rounds(fleet, policy, 
     assert all(n % attempts == 0 or n == rounds for n in at), "other rounds have no point"
 
 
-def test_a_model_that_did_not_change_is_not_tried_again():
-    tried = []
-    inner = opaque_executor()
+def graded(plan, fleet):
+    """The events of a run whose models get one more answer right whenever one is tried, and how often that was."""
+    inner, tried, events = opaque_executor(), [], []
 
     def evaluate(trials):
-        tried.extend(trials)
-        return inner.evaluate(trials)
+        tried.append(len(trials))
+        return [Score(min(len(tried), 10), 10, 0.5)] * len(trials)
 
-    fleet = even_fleet(4, [8.0, 8.0, 500.0, 500.0])
-    plan = toy_plan(
-        deadline(4, seconds=10.0, min_clients=3), 4, stop=Stop(rounds=5, evaluate_attempts=1, evaluate_seconds=7.0)
-    )
-    events = []
-    simulate(
-        plan,
-        world_of(fleet, steady=True),
-        type(inner)("counting", inner.train, evaluate, inner.fold),
-        watch=events.extend,
-    )
+    counting = replace(inner, evaluate=evaluate)
+    simulate(plan, world_of(fleet, steady=True), counting, watch=events.extend)
+    return events, tried
+
+
+def test_a_model_that_did_not_change_is_not_tried_again():
+    stop = Stop(rounds=5, evaluate_attempts=1, evaluate_seconds=7.0)
+    events, tried = graded(toy_plan(deadline(4, seconds=10.0), 4, stop=stop), even_fleet(4, 500.0))
     assert len(only(RoundFailed, events)) == 5 and not only(ModelCommitted, events)
-    points = only(Evaluated, events)
-    assert len(points) > 10 and len({(e.correct, e.total) for e in points[:-1]}) == 1
-    central = [t for t in tried if len(t.rows) == len(tried[0].rows)]
-    assert len(tried) - len(central) <= 4 and len(central) <= 2 + 4, (
-        "the first model, the last on everybody, and no other"
-    )
+    *points, last = only(Evaluated, events)
+    assert len(points) > 20 and {(e.correct, e.total, e.loss) for e in points} == {(1, 10, 0.5)}
+    assert last.correct > 1 and sum(tried) <= 2 + 4, "tried are the first model, and the last with every client's data"
 
 
 def test_the_same_model_again_is_no_lack_of_progress():
-    # Patience of 3 counts models: three failed rounds in a row, each with its point, do not end the run.
-    fleet = even_fleet(4, [8.0, 8.0, 500.0, 500.0])
+    # Patience of 3 counts models: failed rounds, each with its point, do not end the run.
     stop = Stop(rounds=6, patience=3, evaluate_attempts=1)
-    plan = toy_plan(deadline(4, seconds=10.0, min_clients=3), 4, stop=stop)
-    events, _ = events_of(plan, world_of(fleet, steady=True))
+    events, _ = graded(toy_plan(deadline(4, seconds=10.0), 4, stop=stop), even_fleet(4, 500.0))
     assert events[-1].reason == "rounds" and len(only(RoundFailed, events)) == 6
 
 
@@ -125,13 +119,11 @@ def test_a_look_does_not_wake_the_policy():
 
 
 def test_a_target_may_be_met_in_the_middle_of_a_round():
-    plan = toy_plan(
-        readiness(2), 4, stop=Stop(rounds=50, evaluate_every=1000, evaluate_seconds=5.0, target_accuracy=1e-9)
-    )
-    events, _ = events_of(plan, world_of(even_fleet(4)))
+    stop = Stop(rounds=50, evaluate_every=1000, evaluate_seconds=5.0, target_accuracy=0.3)
+    events, _ = graded(toy_plan(readiness(2), 4, stop=stop), even_fleet(4))
     points = only(Evaluated, events)
-    if events[-1].reason == "target_accuracy":
-        assert points[-2].correct > 0 and points[-2].time % 5.0 == 0.0
+    assert events[-1].reason == "target_accuracy" and points[-2].correct == 3
+    assert points[-2].time == events[-1].time and points[-2].time % 5.0 == 0.0
     assert all(a.time <= b.time for a, b in pairwise(points))
 
 
@@ -144,8 +136,6 @@ def test_the_next_look_is_a_multiple_before_the_horizon(every, last, then):
 
 
 def test_a_policy_that_abandons_without_end_is_noticed_with_looks_too():
-    from fedfleet.core.errors import RunFailed
-
     policy = Policy("stubborn", lambda book: Decision(abandon="no mood"), 2)
     with pytest.raises(RunFailed, match="stubborn"):
         events_of(toy_plan(policy, 4, stop=Stop(rounds=10**6, evaluate_attempts=1)), world_of(even_fleet(4)))
