@@ -245,10 +245,10 @@ def _seeds(given: Any, base: Mapping[str, Any]) -> tuple[int, ...]:
         return (base.get("seed", 0),)
     if type(given) is int and 0 < given <= _MOST_SEEDS:
         return tuple(range(given))
-    fine = isinstance(given, list) and given and all(type(seed) is int and seed >= 0 for seed in given)
-    if not fine or len(set(given)) < len(given):
+    listed: list[Any] = list(given) if isinstance(given, list) else []
+    if not listed or any(type(seed) is not int or seed < 0 for seed in listed) or len({*listed}) < len(listed):
         raise BadInput(f"seeds = {given!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]")
-    return tuple(given)
+    return tuple(listed)
 
 
 def _analyses(given: Any, arms: Sequence[str]) -> list[Analysis]:
