@@ -26,6 +26,7 @@ from fedfleet.core.errors import FedFleetError, RunFailed
 
 Body = dict[str, Any]
 Tell = Callable[[Body], None]
+Work = Callable[[Body, Tell], Body]
 TRIES = 3  # how often a piece, or the start of a worker, may end in a death
 _PATIENCE = 5.0  # seconds that a worker has to end by itself
 
@@ -64,6 +65,7 @@ class _Crew:
     command: Sequence[str]
     pieces: Sequence[Mapping[str, Any]]
     log: Path
+    env: Mapping[str, str] | None
     waiting: deque[int]
     died: dict[int, int] = field(default_factory=dict[int, int])
     stillborn: int = 0
@@ -84,12 +86,19 @@ class _Crew:
         self.hands.close()
 
 
-def crew(command: Sequence[str], pieces: Sequence[Mapping[str, Any]], workers: int, *, log: Path) -> Iterator[Said]:
+def crew(
+    command: Sequence[str],
+    pieces: Sequence[Mapping[str, Any]],
+    workers: int,
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+) -> Iterator[Said]:
     """Have all pieces done by so many processes of this command; what they say, as it comes, with one end for every piece.
 
     A piece whose worker dies is given to another, three times at most. Whoever stops listening ends the workers.
     """
-    mine = _Crew(command, pieces, log, deque(range(len(pieces))))
+    mine = _Crew(command, pieces, log, env, deque(range(len(pieces))))
     left = len(pieces)
     try:
         for _ in range(min(workers, left)):
@@ -105,7 +114,8 @@ def crew(command: Sequence[str], pieces: Sequence[Mapping[str, Any]], workers: i
 
 def _hire(mine: _Crew) -> None:
     with mine.log.open("ab") as log, _deaf_to_interrupts():
-        process = subprocess.Popen(mine.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0)
+        pipe = subprocess.PIPE
+        process = subprocess.Popen(mine.command, stdin=pipe, stdout=pipe, stderr=log, bufsize=0, env=mine.env)
     hand = _Hand(process)
     mine.hands.register(_out(hand), selectors.EVENT_READ, hand)
 
@@ -201,7 +211,7 @@ def _last_words(log: Path) -> str:
 # ---- the worker -----------------------------------------------------------------------------------------------------
 
 
-def attend(work: Callable[[Body, Tell], Body]) -> NoReturn:
+def attend(work: Work) -> NoReturn:
     """Be a worker: do every piece that comes, one after the other, until there is nobody any more who gives one.
 
     `work` may tell something on the way. What it cannot do is its answer; any other error is too, and its trace is in the log.
@@ -216,15 +226,18 @@ def attend(work: Callable[[Body, Tell], Body]) -> NoReturn:
 
     tell({})
     while True:
-        piece = pieces.get()
-        try:
-            answer: Body = work(piece, tell)
-        except FedFleetError as wrong:
-            answer = {"failure": str(wrong)}
-        except Exception as wrong:
-            traceback.print_exc()
-            answer = {"failure": f"{type(wrong).__name__}: {wrong}"}
-        tell({**answer, "ended": True})
+        tell({**answered(work, pieces.get(), tell), "ended": True})
+
+
+def answered(work: Work, piece: Body, tell: Tell) -> Body:
+    """What a piece gives; what cannot be done is the answer too, under `failure`."""
+    try:
+        return work(piece, tell)
+    except FedFleetError as wrong:
+        return {"failure": str(wrong)}
+    except Exception as wrong:
+        traceback.print_exc()
+        return {"failure": f"{type(wrong).__name__}: {wrong}"}
 
 
 def _read(pieces: queue.SimpleQueue[Body]) -> None:

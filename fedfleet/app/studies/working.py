@@ -15,13 +15,21 @@ from fedfleet.app.studies.joining import perform_joined
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed, RunEnded
 from fedfleet.runtime.crew import attend
 
-COMMAND = (sys.executable, "-P", "-m", "fedfleet.app.studies.working")  # -P: no module of the folder we are in hides one of ours
+COMMAND = (
+    sys.executable,
+    "-P",
+    "-m",
+    "fedfleet.app.studies.working",
+)  # -P: no module of the folder we are in hides one of ours
 _EVERY = 0.25  # seconds between two words about the same run
 
 
 def piece_of(specs: Sequence[Spec], outs: Sequence[Path]) -> dict[str, Any]:
     """Runs that are performed together, as a worker gets them."""
-    texts = [{"text": spec.toml(), "name": spec.name, "out": str(out.resolve())} for spec, out in zip(specs, outs, strict=True)]
+    texts = [
+        {"text": spec.toml(), "name": spec.name, "out": str(out.resolve())}
+        for spec, out in zip(specs, outs, strict=True)
+    ]
     return {"runs": texts}
 
 
