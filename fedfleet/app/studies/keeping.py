@@ -37,6 +37,11 @@ class Ran:
         """Did it make a model?"""
         return self.reason is None
 
+    @property
+    def metrics(self) -> Mapping[str, Any] | None:
+        """Its measures, as metrics.json has them."""
+        return None if self.run is None else self.run.metrics
+
 
 def folders(out: Path, cells: Sequence[Cell]) -> list[Path]:
     """Where each run lies, or will: a folder with its digest that is there already is used, whatever it is called."""

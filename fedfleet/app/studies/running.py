@@ -23,7 +23,8 @@ _TOGETHER = 32  # runs that advance together at most: all of their models lie in
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """By what the runs are done: so many processes (1: this one), or a Ray cluster, at an address or started here."""
+    """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
+    or started here."""
 
     workers: int
     ray: bool = False
@@ -111,7 +112,7 @@ def _said(pieces: Sequence[Body], means: Means, log: Path, passed_on: Callable[[
     if means.ray:
         from fedfleet.runtime.executors.errands import errands
 
-        yield from errands(work, pieces, workers=means.workers, address=means.address)
+        yield from errands(work, pieces, workers=means.workers or None, address=means.address)
     elif means.workers > 1:
         # Wherever we were found, a worker finds us too.
         here = os.pathsep.join(filter(None, (str(Path(fedfleet.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
