@@ -228,7 +228,9 @@ def _arms(grid: Sequence[Mapping[str, Any]], runs: Sequence[Arm]) -> list[Arm]:
     for arm in runs or [Arm("")]:
         for point in grid:
             words = ", ".join(f"{key}={worded(value)}" for key, value in point.items())
-            found.append(Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flattened(point)}))
+            found.append(
+                Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flattened(point)})
+            )
     return found
 
 

@@ -43,8 +43,12 @@ def run(cell, accuracy, *, seconds=(0.0, 10.0, 20.0), curve=None, commits=3, **m
 def ran(study, accuracies, **more):
     """The study's runs, ended with these accuracies in the order of the file; None: it could not be run."""
     cells = expanded(study)
-    found = [Ran(c, Path("runs") / c.title, reason="out of luck") if a is None else Ran(c, Path("runs") / c.title, run(c, a, **more)) for c, a in zip(cells, accuracies, strict=True)]
-    return found
+    return [
+        Ran(c, Path("runs") / c.title, reason="out of luck")
+        if a is None
+        else Ran(c, Path("runs") / c.title, run(c, a, **more))
+        for c, a in zip(cells, accuracies, strict=True)
+    ]
 
 
 def aims(equal_time=20.0, target=None, hardness=lambda spec, name: 1.0):

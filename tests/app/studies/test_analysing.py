@@ -67,7 +67,10 @@ def test_a_table_by_arm_by_key_and_across_two_keys():
     study = asked(seeds=1, grid=grid, analysis=kinds)
     by_arm, by_key, across = analysed(study, ran(study, [0.1, 0.2, 0.3, 0.4]), aims())
     assert [row["arm"] for row in by_arm["table"]] == [arm.name for arm in study.arms]
-    assert [(row["pace.cohort"], row["accuracy"]["value"]) for row in by_key["table"]] == [(2, 0.2), (4, pytest.approx(0.3))]
+    assert [(row["pace.cohort"], row["accuracy"]["value"]) for row in by_key["table"]] == [
+        (2, 0.2),
+        (4, pytest.approx(0.3)),
+    ]
     assert by_key["table"][0]["participation.never"]["value"] == 2
     assert across["columns"] == [2, 4]
     assert [[cell["value"] for cell in row["cells"]] for row in across["table"]] == [[0.1, 0.2], [0.3, 0.4]]

@@ -33,7 +33,9 @@ def test_what_is_wrong_is_named(given, said):
     assert said in str(wrong.value)
 
 
-@pytest.mark.parametrize("name", ["accuracy", "participation.never", "pace.seconds", "seeds.fleet", "seed", "measure.InterMC-T"])
+@pytest.mark.parametrize(
+    "name", ["accuracy", "participation.never", "pace.seconds", "seeds.fleet", "seed", "measure.InterMC-T"]
+)
 def test_measures_spec_keys_and_metrics_are_quantities(name):
     check_quantity(name, "x")
 

@@ -44,7 +44,9 @@ def test_a_run_that_cannot_be_assembled_is_told_before_any_starts():
 
 
 def test_doubts_are_said_once_with_the_runs_they_are_of():
-    cells = expanded(asked(grid={}, runs=[{"name": "hopeless", "pace": {"use": "deadline", "cohort": 4, "seconds": 1e-3}}]))
+    cells = expanded(
+        asked(grid={}, runs=[{"name": "hopeless", "pace": {"use": "deadline", "cohort": 4, "seconds": 1e-3}}])
+    )
     said = tried(cells)
     assert said
     assert all("nobody can report within" in doubt for doubt in said)

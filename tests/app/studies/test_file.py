@@ -23,7 +23,10 @@ def test_a_grid_is_every_combination_in_the_order_of_the_file():
 
 
 def test_named_runs_are_arms_and_are_run_at_every_point_of_a_grid():
-    runs = [{"name": "patient", "pace": {"use": "readiness"}}, {"name": "strict", "pace": {"use": "deadline", "seconds": 9.0}}]
+    runs = [
+        {"name": "patient", "pace": {"use": "readiness"}},
+        {"name": "strict", "pace": {"use": "deadline", "seconds": 9.0}},
+    ]
     alone = study_of({"base": BASE, "runs": runs})
     assert [arm.name for arm in alone.arms] == ["patient", "strict"]
     assert dict(alone.arms[1].settings) == {"pace.use": "deadline", "pace.seconds": 9.0}
@@ -42,7 +45,10 @@ def test_seeds_are_counted_or_listed_and_those_of_parts_are_repetitions_not_arms
 
 
 def test_a_scale_changes_the_base_the_seeds_and_lists_of_the_grid():
-    scaled = {**LRS, "scale": {"quick": {"seeds": 1, "stop": {"rounds": 2}, "grid": {"algorithm.lr": [0.3]}}, "full": {}}}
+    scaled = {
+        **LRS,
+        "scale": {"quick": {"seeds": 1, "stop": {"rounds": 2}, "grid": {"algorithm.lr": [0.3]}}, "full": {}},
+    }
     quick, full, plain = (study_of(scaled, scale=name) for name in ("quick", "full", None))
     assert (quick.seeds, quick.base["stop"]["rounds"], len(quick.arms)) == ((0,), 2, 1)
     assert full.base == plain.base == BASE
@@ -59,7 +65,11 @@ def test_the_base_lies_beside_the_study(tmp_path):
 
 
 def test_what_was_carried_out_can_be_written_down_and_read_again():
-    more = {"baseline": "algorithm.lr=0.1, choose=oort", "target": "0.9 of best of baseline", "analysis": [{"kind": "pearson", "x": "seed"}]}
+    more = {
+        "baseline": "algorithm.lr=0.1, choose=oort",
+        "target": "0.9 of best of baseline",
+        "analysis": [{"kind": "pearson", "x": "seed"}],
+    }
     scaled = {**LRS, **more, "scale": {"quick": {"stop.rounds": 2}}}
     scaled["grid"] = {**LRS["grid"], "choose": ["uniform", {"use": "oort"}], "seeds.fleet": [3, 4]}
     first = study_of(scaled, "mine", scale="quick")
@@ -127,7 +137,11 @@ def test_a_scale_that_is_not_there_is_named():
 
 def test_files_that_cannot_be_read_are_one_sentence(tmp_path):
     (tmp_path / "broken.toml").write_text("base = ")
-    for path, said in (("none.toml", "there is no study file"), (".", "is a folder"), ("broken.toml", "is not valid TOML")):
+    for path, said in (
+        ("none.toml", "there is no study file"),
+        (".", "is a folder"),
+        ("broken.toml", "is not valid TOML"),
+    ):
         with pytest.raises(BadInput, match=said):
             read_study(tmp_path / path)
     (tmp_path / "study.toml").write_text('base = "gone.toml"\n')
@@ -141,7 +155,9 @@ def test_a_bare_name_stands_for_its_part_and_keeps_what_the_base_says_of_the_sam
 
 
 leaves = st.one_of(st.integers(), st.text(), st.lists(st.integers()), st.booleans())
-tables = st.dictionaries(st.text("abc", min_size=1), leaves | st.dictionaries(st.text("abc", min_size=1), leaves, min_size=1), min_size=1)
+tables = st.dictionaries(
+    st.text("abc", min_size=1), leaves | st.dictionaries(st.text("abc", min_size=1), leaves, min_size=1), min_size=1
+)
 
 
 @given(tables)

@@ -19,7 +19,10 @@ def test_each_has_the_digest_that_it_has_alone_and_a_failure_stops_no_other(tmp_
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "stranger").touch()
     heard = []
-    watch = lambda i, events: heard.extend(i for e in events if isinstance(e, RunEnded))
+
+    def watch(i, events):
+        return heard.extend(i for e in events if isinstance(e, RunEnded))
+
     found = perform_joined(specs, [tmp_path / str(i) for i in range(3)], watch=watch, resume=True)
     assert isinstance(found[1], BadInput)
     assert sorted(heard) == [0, 2]

@@ -19,7 +19,10 @@ def test_a_folder_is_found_by_its_digest_whatever_it_is_called(tmp_path):
 
 
 def test_a_changed_key_changes_its_own_folders_only(tmp_path):
-    before, after = folders(tmp_path, expanded(asked())), folders(tmp_path, expanded(asked(grid={"algorithm.lr": [0.05, 0.2]})))
+    before, after = (
+        folders(tmp_path, expanded(asked())),
+        folders(tmp_path, expanded(asked(grid={"algorithm.lr": [0.05, 0.2]}))),
+    )
     assert before[:2] == after[:2]
     assert not {*before[2:]} & {*after[2:]}
 
@@ -37,7 +40,9 @@ def test_names_of_arms_make_no_path(tmp_path):
 
 
 def test_what_became_of_a_run(tmp_path):
-    good, bad, gone = expanded(asked(seeds=1, grid={"pace": ["readiness", {"use": "deadline", "seconds": 1e-3, "cohort": 4}, "buffered"]}))
+    good, bad, gone = expanded(
+        asked(seeds=1, grid={"pace": ["readiness", {"use": "deadline", "seconds": 1e-3, "cohort": 4}, "buffered"]})
+    )
     places = folders(tmp_path, [good, bad, gone])
     for cell, place in ((good, places[0]), (bad, places[1])):
         perform(cell.spec, place)

@@ -14,7 +14,10 @@ def cells():
 
 def test_names(cells):
     one = cells[2]
-    seen = {n: quantity(one, n, aims(equal_time=15.0, target=0.4)) for n in ("accuracy", "accuracy_at_equal_time", "time_to_target")}
+    seen = {
+        n: quantity(one, n, aims(equal_time=15.0, target=0.4))
+        for n in ("accuracy", "accuracy_at_equal_time", "time_to_target")
+    }
     assert seen == {"accuracy": 0.8, "accuracy_at_equal_time": 0.4, "time_to_target": 10.0}
     assert quantity(one, "participation.never", aims()) == 2
     assert quantity(one, "algorithm.lr", aims()) == 0.1
@@ -37,7 +40,9 @@ def test_a_run_without_a_model_has_a_spec_but_no_accuracy(cells):
 
 def test_text_is_no_number(cells):
     assert number(cells[0], "pace.cohort", aims(), "x") == 4.0
-    with pytest.raises(BadInput, match=r"analysis\[0\].x: 'pace.use' is 'readiness' in 'algorithm.lr=0.05, seed 0', not a number"):
+    with pytest.raises(
+        BadInput, match=r"analysis\[0\].x: 'pace.use' is 'readiness' in 'algorithm.lr=0.05, seed 0', not a number"
+    ):
         number(cells[0], "pace.use", aims(), "analysis[0].x")
 
 
@@ -53,7 +58,11 @@ def test_targets(cells):
     assert aimed_at("0.5 of best of algorithm.lr=0.05", cells, None) == pytest.approx(0.275)
     assert aimed_at("1.0 of best of baseline", cells, "algorithm.lr=0.1") == pytest.approx(0.8)
     assert aimed_at("0.5 of best of baseline", [cells[3]], "algorithm.lr=0.1") is None
-    assert (reached(cells[0], 0.25).seconds, reached(cells[0], 0.9).reached, reached(cells[3], 0.5)) == (10.0, False, None)
+    assert (reached(cells[0], 0.25).seconds, reached(cells[0], 0.9).reached, reached(cells[3], 0.5)) == (
+        10.0,
+        False,
+        None,
+    )
 
 
 def test_arms_keep_the_order_of_the_file(cells):

@@ -17,6 +17,7 @@ def digests(outs):
     return [finished(out).metrics["digest"] for out in outs]
 
 
+@pytest.mark.soak
 def test_processes_and_this_process_write_the_same_journals_and_finished_runs_are_left_alone(tmp_path):
     cells = expanded(asked())
     here, there = folders(tmp_path / "here", cells), folders(tmp_path / "there", cells)
@@ -98,5 +99,9 @@ def test_a_real_cluster_writes_the_same_journals(tmp_path):
     cells = expanded(asked(seeds=1))
     here, there = folders(tmp_path / "here", cells), folders(tmp_path / "there", cells)
     log = tmp_path / "log"
-    assert carried_out(cells, here, Means(1), log=log) == carried_out(cells, there, Means(2, ray=True), log=log) == ["", ""]
+    assert (
+        carried_out(cells, here, Means(1), log=log)
+        == carried_out(cells, there, Means(2, ray=True), log=log)
+        == ["", ""]
+    )
     assert digests(here) == digests(there)
