@@ -1,14 +1,12 @@
 """Runs are carried out by whatever means there are, with the same journals, and what one cannot do stops no other."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fedfleet.app.runs import finished
 from fedfleet.app.studies import running
 from fedfleet.app.studies.expanding import expanded
 from fedfleet.app.studies.keeping import folders, sealed
-from fedfleet.app.studies.running import Heard, Means, carried_out, dealt
+from fedfleet.app.studies.running import Heard, Means, carried_out
 from fedfleet.runtime.crew import Said
 from tests.app.studies.tables import asked
 
@@ -46,7 +44,7 @@ def test_a_folder_that_is_something_else_fails_alone(tmp_path):
 def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, monkeypatch):
     cells = expanded(asked())
     outs, pieces = folders(tmp_path, cells), []
-    monkeypatch.setattr(running, "groups", lambda specs: [list(range(len(specs)))])
+    monkeypatch.setattr(running, "groups", lambda specs, workers: [[0, 1], [2, 3]])
 
     def crew(command, given, workers, **_):
         for i, piece in enumerate(given):
@@ -66,18 +64,6 @@ def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, mo
     assert found == ["", "", "", "its worker died 3 times"]
     assert Heard(0, round=2) in news and Heard(1, again=1) in news
     assert Heard(3, over=True, failure="its worker died 3 times", again=3) in news
-
-
-@given(st.lists(st.integers(1, 90), max_size=6), st.integers(1, 8))
-def test_groups_are_cut_and_never_mixed(sizes, workers):
-    names = iter(range(1000))
-    together = [[next(names) for _ in range(n)] for n in sizes]
-    found = dealt(together, workers)
-    assert [i for part in found for i in part] == [i for group in together for i in group]
-    assert all(any(set(part) <= set(group) for group in together) for part in found)
-    assert all(0 < len(part) <= 32 for part in found)
-    if sum(sizes) >= workers and len(sizes) == 1:
-        assert len(found) >= min(workers, sizes[0]) - 1
 
 
 def test_ray_gets_whole_groups(tmp_path, monkeypatch):
