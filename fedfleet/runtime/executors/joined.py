@@ -8,7 +8,7 @@ its executor for reports and waits. The bits are those of the run alone (see `st
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -18,7 +18,8 @@ from fedfleet.core.records import Report
 from fedfleet.runtime.executors.client_half import StackEnd, reports
 from fedfleet.runtime.executors.inline import inline
 from fedfleet.runtime.executors.stacked.executor import executor_at, trained_literally
-from fedfleet.runtime.executors.stacked.joint import Part, joins, parts_of, train_parts
+from fedfleet.runtime.executors.stacked.joint import Part, parts_of, train_parts
+from fedfleet.runtime.executors.stacked.layout import joins
 from fedfleet.runtime.executors.stacked.loop import alone_on_its_core
 from fedfleet.runtime.executors.stacked.place import Place, open_place
 from fedfleet.runtime.executors.stacked.schedule import work_of
@@ -46,6 +47,7 @@ class Meeting:
     closed: bool = False
     turns: int = 0  # how often they met
     trained: int = 0  # stacks of runs that were trained
+    shown: dict[Hashable, bool] = field(default_factory=dict[Hashable, bool])  # layouts that were tried
     change: threading.Condition = field(default_factory=threading.Condition)
 
     def seat(self) -> Seat:
@@ -70,10 +72,9 @@ class Meeting:
             self.check()
             seat.parts, seat.ended = parts, None
             self.change.notify_all()
-            while (ended := seat.ended) is None:
-                self.change.wait()
-                self.check()
-            seat.ended = None
+            self.change.wait_for(lambda: self.closed or seat.ended is not None)
+            self.check()
+            ended, seat.ended = seat.ended or [], None
         for found in ended:
             if isinstance(found, Exception):
                 raise found
@@ -102,7 +103,7 @@ class Meeting:
         while (waiting := self._all_waiting()) is not None:
             parts = [part for seat in waiting for part in seat.parts or ()]
             assert self.where is not None
-            ended = train_parts(self.where, parts)
+            ended = train_parts(self.where, parts, self.shown)
             self.turns, self.trained = self.turns + 1, self.trained + len(parts)
             with self.change:
                 for seat in waiting:

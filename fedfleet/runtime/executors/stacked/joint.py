@@ -15,19 +15,16 @@ from queue import SimpleQueue
 import numpy as np
 import torch
 
-from fedfleet.core.parts import Job, Task
-from fedfleet.core.passes import BatchPlan, Carried, LocalPass
-from fedfleet.core.records import Ints
+from fedfleet.core.parts import Job
+from fedfleet.core.passes import Carried
 from fedfleet.runtime.executors.client_half import Begun, StackEnd, Tallies, Tensors, begin, grouped
 from fedfleet.runtime.executors.inline import naming
 from fedfleet.runtime.executors.stacked.executor import refuses, train_stack
-from fedfleet.runtime.executors.stacked.leaves import Conv
-from fedfleet.runtime.executors.stacked.linear import Linear, keeps_past
+from fedfleet.runtime.executors.stacked.layout import Layout, layout_of, tried
 from fedfleet.runtime.executors.stacked.loop import alone_on_its_core
 from fedfleet.runtime.executors.stacked.place import Place
-from fedfleet.runtime.executors.stacked.schedule import chunks, lengths, width_of
-from fedfleet.runtime.executors.stacked.train import trainable
-from fedfleet.runtime.executors.stacked.twin import CannotStack, Twin, make_twin
+from fedfleet.runtime.executors.stacked.schedule import chunks, lengths
+from fedfleet.runtime.executors.stacked.twin import Twin
 
 # Clients of one tall stack: their weights should stay near the cache, and what is saved by more is little.
 _TALL_BYTES, _FEWEST = 5e6, 50
@@ -42,35 +39,7 @@ class Part:
 
     group: list[Begun]
     places: list[int]
-    layout: Hashable | None
-
-
-def size_free(form: str, task: Task) -> bool:
-    """Are a client's bits, on a CPU, the same whatever stands in the stack beside it?
-
-    Yes only where tests show it: the loop trains everybody alone; merged stacks of linear layers and convolutions make each
-    client's sums by themselves. Other leaves, frozen weights and losses of a person's own were not tried.
-    """
-    if form == "loop":
-        return True
-    if form != "merged" or task.frozen or task.loss is not None:
-        return False
-    try:
-        twin = make_twin(task.build(), torch.from_numpy(task.dataset.x[:2]))
-    except CannotStack:
-        return False
-    return _apart(twin)
-
-
-def joins(where: Place) -> bool:
-    """May stacks of this place be put beside those of others, and is anything gained by it?"""
-    plain = where.device.type == "cpu" and not where.streamed and not where.task.frozen and where.task.loss is None
-    return plain and where.form == "merged" and _apart(where.twins[0])
-
-
-def _apart(twin: Twin) -> bool:
-    """Does every leaf work on each client by itself?"""
-    return not twin.held and all(isinstance(leaf, Linear | Conv) for leaf, _ in twin.places.values())
+    layout: Layout | None
 
 
 def parts_of(where: Place, jobs: Sequence[Job]) -> list[Part]:
@@ -85,48 +54,15 @@ def parts_of(where: Place, jobs: Sequence[Job]) -> list[Part]:
         most = max(1, min(where.most, -(-len(inside) // where.threads)))
         for part in chunks(ready, inside, most):
             group = [ready[j] for j in part]
-            found.append(Part(group, [mine[j] for j in part], _layout(where, group)))
+            found.append(Part(group, [mine[j] for j in part], layout_of(where, group)))
     return found
 
 
-def _layout(where: Place, group: Sequence[Begun]) -> Hashable | None:
-    """What decides the arithmetic of a stack beside its clients; None: its size does, or nobody has shown that it does not."""
-    local, twin = group[0].local, where.twins_at(group[0].local.width)[0]
-    jobs, alike = [begun.job for begun in group], all(begun.start is group[0].start for begun in group)
-    works = [[*begun.local.work()] for begun in group]
-    stages: list[Hashable] = []
-    for number, stage in enumerate(works[0]):
-        steps, wide = lengths(stage.batches, jobs), width_of(stage.batches, jobs)
-        if stage.objective is not None or (alike and len(group) > 1 and _shares(twin, stage, int(steps.max()) * wide)):
-            return None
-        rates = {begun.rate(work[number]) for begun, work in zip(group, works, strict=True)}
-        even = int(steps[0]) if _full(stage.batches, jobs, steps, wide) else None
-        stages.append((wide, even, rates.pop() if len(rates) == 1 else None))
-    given = tuple((n, np.shape(v)) for n, v in group[0].given.items())
-    return local, tuple(stages), given
+def train_parts(where: Place, parts: Sequence[Part], known: dict[Hashable, bool]) -> list[StackEnd | Exception]:
+    """Every part trained, on top of others where that is allowed; what goes wrong in one is its own and nobody else's.
 
-
-def _shares(twin: Twin, stage: LocalPass, rank: int) -> bool:
-    """Would clients that begin alike multiply with one tensor for all of them, in a product as large as the stack?"""
-    for name, shape in twin.shapes.items():
-        if len(shape) < 2 or not trainable(twin, name):
-            continue
-        if stage.train is not None and not stage.train(name):
-            return True
-        if name in twin.shareable and keeps_past(shape[0], shape[1], rank, on_cpu=True):
-            return True
-    return False
-
-
-def _full(plan: BatchPlan, jobs: Sequence[Job], steps: Ints, wide: int) -> bool:
-    """Does every client take equally many steps, with no padding in any of them?"""
-    n = np.array([len(job.rows) for job in jobs], np.int64)
-    last = np.where(steps >= -(-n // plan.size), (n - 1) % plan.size + 1, np.minimum(n, plan.size))
-    return bool((steps == steps[0]).all() and (last == wide).all())
-
-
-def train_parts(where: Place, parts: Sequence[Part]) -> list[StackEnd | Exception]:
-    """Every part trained, on top of others where that is allowed; what goes wrong in one is its own and nobody else's."""
+    `known` remembers for which layouts a trial has shown that it is.
+    """
     ended: list[StackEnd | Exception] = [RuntimeError("never trained")] * len(parts)
     free: dict[float, SimpleQueue[Twin]] = {}
     for width in {part.group[0].local.width for part in parts}:
@@ -152,7 +88,10 @@ def train_parts(where: Place, parts: Sequence[Part]) -> list[StackEnd | Exceptio
         for i in stack:  # whose fault it was shows when each is alone
             one([i])
 
-    stacks = _tall(parts, max(_FEWEST, int(_TALL_BYTES // max(1, _bytes(parts)))), where.threads)
+    most = max(_FEWEST, int(_TALL_BYTES // max(1, _bytes(parts))))
+    stacks: list[list[int]] = []
+    for stack in _tall(parts, most, where.threads):
+        stacks += [stack] if len(stack) == 1 or _shown(where, parts[stack[0]], most, known) else [[i] for i in stack]
     if where.threads == 1 or len(stacks) == 1:
         for stack in stacks:
             one(stack)
@@ -162,6 +101,15 @@ def train_parts(where: Place, parts: Sequence[Part]) -> list[StackEnd | Exceptio
     return ended
 
 
+def _shown(where: Place, part: Part, most: int, known: dict[Hashable, bool]) -> bool:
+    """Has a trial shown that stacks of this layout may be as tall as that?"""
+    assert part.layout is not None
+    kind = part.layout.kind
+    if kind not in known:
+        known[kind] = tried(where, part.group, most)
+    return known[kind]
+
+
 def _bytes(parts: Sequence[Part]) -> int:
     return sum(np.asarray(v).nbytes for v in parts[0].group[0].start.values()) if parts else 1
 
@@ -169,7 +117,7 @@ def _bytes(parts: Sequence[Part]) -> int:
 def _tall(parts: Sequence[Part], most: int, threads: int) -> list[list[int]]:
     """Which parts are put on top of each other: equal layouts, like amounts of work, so many clients at most."""
     found: list[list[int]] = []
-    alike: dict[Hashable, list[int]] = {}
+    alike: dict[Layout, list[int]] = {}
     for i, part in enumerate(parts):
         if part.layout is None:
             found.append([i])
