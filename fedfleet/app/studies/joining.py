@@ -72,16 +72,21 @@ def _joinable(spec: Spec) -> bool:
 
 
 def perform_joined(
-    specs: Sequence[Spec], outs: Sequence[Path], *, resume: bool = False, watch: Watch | None = None
+    specs: Sequence[Spec],
+    outs: Sequence[Path],
+    *,
+    resume: bool = False,
+    watch: Watch | None = None,
+    form: Form | None = None,
 ) -> list[Finished | Exception]:
     """Run specs together, each in its own folder as `perform` would; what went wrong with one is in its place.
 
     With `resume` a folder that was begun goes on. `watch` hears a run's place in the input and its events, in that run's thread. An
-    interrupt ends all of them, and all can be resumed.
+    interrupt ends all of them, and all can be resumed. New runs take this `form` of stacks, or the one that is fastest here.
     """
     from fedfleet.runtime.executors.joined import Ended, Meeting
 
-    form, meeting = _form(specs[0]), Meeting()
+    form, meeting = form or _form(specs[0]), Meeting()
     seats = [meeting.seat() for _ in specs]
     found: list[Finished | Exception] = [RuntimeError("never begun") for _ in specs]
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from fedfleet.runtime.executors.stacked.moving import Move
 
-_IN_CACHE = 1 << 14  # weights of one client
+IN_CACHE = 1 << 14  # weights of one client
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class FusedStep(torch.autograd.Function):
 
 def keeps_past(out: int, width: int, rank: int, *, on_cpu: bool) -> bool:
     """Is a sum of this rank worth keeping instead of the weights? Small ones lie in a processor's cache anyway."""
-    return 0 < rank * (out + width) <= out * width and not (on_cpu and out * width < _IN_CACHE)
+    return 0 < rank * (out + width) <= out * width and not (on_cpu and out * width < IN_CACHE)
 
 
 class Linear(nn.Module):
