@@ -204,10 +204,12 @@ def _more_rounds(f: Facts) -> str:
     if len(seen) < 10 or f.metrics.get("stopped_by") not in ("rounds", "commits", None):
         return ""
     tail = len(seen) // 5
-    before, last = float(np.mean(seen[-2 * tail : -tail])), float(np.mean(seen[-tail:]))
-    if last - before < _RISING:
+    fifths = [float(np.mean(seen[i * tail : (i + 1) * tail])) for i in range(len(seen) // tail - 1)]
+    last = float(np.mean(seen[-tail:]))
+    if last - max(fifths) < _RISING:
         return ""
-    return f"More rounds (stop.rounds): over the last {span(float(at[-1] - at[-tail]))} accuracy was {100 * (last - before):.0f} points higher than over as many evaluations before."
+    over = span(float(at[-1] - at[-tail]))
+    return f"More rounds (stop.rounds): over the last {over} accuracy was {100 * (last - max(fifths)):.0f} points higher than over any fifth of the evaluations before."
 
 
 def how_sure(f: Facts) -> str:

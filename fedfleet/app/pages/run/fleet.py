@@ -55,7 +55,7 @@ def _reach(f: Facts) -> str:
     y = Along(
         floor * 0.8,
         min(float(h.ready.max()) * 1.3, 1.05),
-        _shares(floor),
+        _shares(floor, float(h.ready.max()) * 1.3),
         f"reachable, share of {_horizon(h.horizon)}",
         log=True,
     )
@@ -95,7 +95,7 @@ def _speed_axis(mbps: Floats) -> Along:
     return Along(low - pad, high + pad, [(said_number(t), t) for t in ticks(low - pad, high + pad)], label)
 
 
-def _shares(floor: float) -> Ticks:
+def _shares(floor: float, top: float) -> Ticks:
     known = (
         ("0.1 %", 0.001),
         ("0.3 %", 0.003),
@@ -105,7 +105,7 @@ def _shares(floor: float) -> Ticks:
         ("30 %", 0.3),
         ("100 %", 1.0),
     )
-    return [(said, value) for said, value in known if value >= floor * 0.8]
+    return [(said, value) for said, value in known if floor * 0.8 <= value <= top]
 
 
 def needed_speed(f: Facts) -> tuple[float, str] | None:
