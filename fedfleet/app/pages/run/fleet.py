@@ -190,6 +190,7 @@ def _durations(f: Facts) -> str:
         for i in chosen.tolist()
     ]  # fmt: skip
     half = fast_half(found)
+    hatched = " Hatched: nothing was used, and it needs at least so long." if (found.used == 0).any() else ""
     finding = f"A task takes {plain(low)} to {plain(high)}." + (
         f" The faster half of {f.people} gave {per_cent(half)} of the reports that were used."
         if half is not None
@@ -201,6 +202,6 @@ def _durations(f: Facts) -> str:
     )
     some = f" {len(chosen):,} of {len(found.clients):,} are drawn." if len(chosen) < len(found.clients) else ""
     return figure(
-        "How often work was used, by how long it takes", f"A dot is one {f.person}. Hatched: nothing was used, and it needs longer than this.{some}",
+        "How often work was used, by how long it takes", f"A dot is one {f.person}.{hatched}{some}",
         *both(lambda sheet: dots(points, sheet, x, y, height=210)), finding, note=finding + unseen,
     )  # fmt: skip

@@ -129,7 +129,7 @@ def _groups(f: Facts) -> list[Group]:
 def whose_data(f: Facts) -> str:
     """How many samples lie with those who took part, and with the others."""
     h = f.hindsight
-    if h is None or not h.samples.sum():
+    if h is None or not h.samples.sum() or f.took == f.clients:
         return ""
     total = int(h.samples.sum())
     rows = list[Bar]()
