@@ -25,7 +25,7 @@ from fedfleet.app.pages.run.people import people_section
 from fedfleet.app.pages.run.rounds import failed_section, rounds_section
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
 from fedfleet.app.runs.classes import kept_classes
-from fedfleet.app.runs.explaining import attributed_run
+from fedfleet.app.runs.explaining import booked
 from fedfleet.app.runs.hindsight import Hindsight, hindsight
 from fedfleet.app.runs.privacy import kept_privacy
 from fedfleet.app.spec import Spec
@@ -67,11 +67,12 @@ def _kept(folder: Path) -> dict[str, Any]:
 
 def _rendered(folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Event], *, ended: bool) -> str:
     """The page, with what the world of the run knows; a served run has none."""
-    found, served = attributed_run(folder)
-    seen = None if served else hindsight(spec, events, task_table(events))
+    found, served = booked(folder, spec, events)
+    tasks = task_table(events)
+    seen = None if served else hindsight(spec, events, tasks)
     return render(
         folder.resolve().name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), found if found.virtual_seconds > 0 else None,
-        seen=seen, hard=None if served or seen is None else measured(spec, seen, task_table(events), int(metrics["rounds"])),
+        seen=seen, hard=None if served or seen is None else measured(spec, seen, tasks, int(metrics["rounds"])),
         ended=ended,
     )  # fmt: skip
 
