@@ -36,8 +36,8 @@ def users_page(runs: Mapping[str, Finished]) -> str:
         f"<p>The user with most devices, before and after its first exchange. If samples could be divided, the best plan is known to within {(found.relaxed - found.bound) / found.relaxed:.2%}; "
         f"the plan in whole samples costs {found.score.objective / found.relaxed - 1:.1%} more than that. "
         f"{int(after.moved)} of {int(problem.counts.sum())} samples change device.</p>",
-        figure(holdings(problem.counts, found.plan.sum(0)), "How many samples of each digit, 0 to 9 from left to right, a device holds before and after; all bars have the same scale."),
-        figure(durations(problem, found.plan), "How long each device takes: the slow ones hand samples to those that have time."),
+        holdings(problem.counts, found.plan.sum(0)),
+        durations(problem, found.plan),
         '<p><a href="report.html">Back to the three fleets.</a> Solve an exchange of your own with <code>fedfleet shuffle user.json --picture user.html</code>.</p>',
     ]  # fmt: skip
     return page("FedFleet demo: one person, several devices", body)
