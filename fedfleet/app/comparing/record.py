@@ -25,6 +25,7 @@ class Compared:
     accuracy: Floats
     ended: bool
     end: float  # virtual seconds of its last event
+    first: float | None  # virtual seconds of its first model; None: it made none
     tested: int  # samples in the central test set; 0: it was never asked
     digest: str  # of the journal
 
@@ -47,7 +48,8 @@ class Arm:
 class Standing:
     """What an arm had reached at a moment: its mean over seeds, each seed's accuracy, and the test set's own +- of one run.
 
-    `missing` counts runs of which no accuracy is known at that moment; mean and test are None if that is all of them.
+    `missing` counts runs of which no accuracy is known at that moment; mean and test are None if that is all of them. `nothing`:
+    not one of its runs had made a model by then.
     """
 
     arm: str
@@ -55,6 +57,7 @@ class Standing:
     by_seed: Mapping[str, float]
     test: float | None
     missing: int
+    nothing: bool
 
 
 @dataclass(frozen=True, slots=True)
