@@ -89,10 +89,18 @@ def time_scale(last: float, start: float, end: float, *, first: float = 0.0) -> 
     return Scale(0.0, last or 1.0, start, end)
 
 
+_PLAIN: Ticks = [
+    ("10 s", 10.0), ("1 min", 60.0), ("5 min", 300.0), ("20 min", 1200.0), ("1 h", 3600.0), ("4 h", 14400.0), ("1 day", 86400.0),
+    ("4 days", 345600.0), ("20 days", 1728000.0), ("100 days", 8640000.0), ("1 year", 31536000.0),
+]  # fmt: skip
+
+
 def time_ticks(x: Scale, sheet: Sheet) -> Ticks:
     """Moments of such a scale."""
-    most = 4 if sheet.slim else 8
-    return moments(x.low, x.high, most) if x.log else even(x.low, x.high, most - 1)
+    if not x.log:
+        return [(said if at else "start", at) for said, at in even(x.low, x.high, 4 if sheet.slim else 7)]
+    found = [(said, at) for said, at in _PLAIN if x.low <= at <= x.high]
+    return found if len(found) >= 3 else moments(x.low, x.high, 4 if sheet.slim else 8)
 
 
 def left_axis(y: Scale, marks: Ticks, start: float, end: float) -> list[str]:
@@ -121,9 +129,9 @@ def foot_axis(x: Scale, marks: Ticks, base: float, label: str = "", *, rule: boo
 
 
 def reference(y: Scale, value: float, said: str, start: float, end: float, *, above_line: bool = True) -> list[str]:
-    """A dotted line across, named on the line at its right end."""
+    """A dotted line across, named on the line at its left end: there lines that rise have not come yet."""
     at = y(value)
-    return [line(start, at, end, at, "ref"), text(end, at - 5 if above_line else at + 15, said, "halo ink", "end")]
+    return [line(start, at, end, at, "ref"), text(start + 6, at - 5 if above_line else at + 15, said, "halo ink")]
 
 
 def room_for(marks: Sequence[tuple[str, float]]) -> float:

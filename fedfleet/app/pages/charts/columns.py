@@ -93,9 +93,9 @@ def columns(
 
 def _panel(panel: Panel, at: float, width: float, y: Scale, sheet: Sheet) -> list[str]:
     each = width / max(len(panel.columns), 1)
-    thick = each - (1.4 if each > 4 else 0.0)
-    found = list[str]()
-    for i, column in enumerate(panel.columns):
+    thick = each - 1.4
+    found = _outlines(panel, at, each, y) if each <= 4 else []
+    for i, column in enumerate(panel.columns if each > 4 else ()):
         x, full, all_ = at + i * each, y(column.full), y(column.full + column.hatched)
         if column.hatched:
             title = "" if sheet.slim else column.title
@@ -108,6 +108,21 @@ def _panel(panel: Panel, at: float, width: float, y: Scale, sheet: Sheet) -> lis
     for a, b, kind in ((*ends[:2], "late-area"), (*ends[1:], "a6")):
         if b > a:
             found.append(box(at + a * person, y.start + 3, (b - a) * person, 5, kind))
+    return found
+
+
+def _outlines(panel: Panel, at: float, each: float, y: Scale) -> list[str]:
+    """Columns too thin to stand apart: one shape for all that counted, one above it for what came to nothing."""
+    full = [y(c.full) for c in panel.columns]
+    whole = [y(c.full + c.hatched) for c in panel.columns]
+    floor = [y.start] * len(full)
+    found = list[str]()
+    for tops, feet, kind in ((whole, full, "late-area"), (full, floor, f"a{panel.colour}")):
+        if tops == feet:
+            continue
+        there = "".join(f"V{top:.1f}H{at + (i + 1) * each:.1f}" for i, top in enumerate(tops))
+        back = "".join(f"V{feet[i]:.1f}H{at + i * each:.1f}" for i in range(len(feet) - 1, -1, -1))
+        found.append(f'<path d="M{at:.1f} {feet[0]:.1f}{there}{back}Z" class="{kind}"/>')
     return found
 
 

@@ -58,35 +58,59 @@ class Flag:
     left: bool
 
 
+_TRIES = 20_000  # places that are tried before crowding is accepted
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Where a label would stand: row, side, and from where to where its words reach; `at` is its leader."""
+
+    row: int
+    left: bool
+    start: float
+    end: float
+    at: float
+
+    def meets(self, other: _Stand, gap: float) -> bool:
+        """Whether words meet words, or a leader crosses words."""
+        if self.row == other.row:
+            return self.start < other.end + gap and other.start < self.end + gap
+        low, high = (self, other) if self.row < other.row else (other, self)
+        return low.start - 2 < high.at < low.end + 2
+
+
 def flags(places: Sequence[float], widths: Sequence[float], low: float, high: float, *, gap: float = 6.0) -> list[Flag]:
     """Rows and sides for labels whose leaders rise at these places: no label meets another, none is crossed by a leader.
 
-    The rightmost is placed first and lowest, so that what crowds at the left climbs.
+    Searched with as few rows as will do; where nothing will, each label has a row of its own.
     """
-    found: dict[int, tuple[int, bool, float, float]] = {}
-    for i in sorted(range(len(places)), key=lambda i: -places[i]):
-        at, wide = places[i], widths[i]
-        options = [
-            (row, left, a, b)
-            for row in range(len(places) + 1)
-            for left, a, b in ((True, at - gap - wide, at), (False, at, at + gap + wide))
-            if (a >= low - 1 and b <= high + 1)
-        ]
-        free = next((o for o in options if _free(o, at, found, places, gap)), None)
-        found[i] = free or (len(found), at - wide - gap >= low, at - wide - gap, at)
-    return [Flag(found[i][0], found[i][1]) for i in range(len(places))]
+    order = sorted(range(len(places)), key=lambda i: -places[i])
+    for rows in range(1, len(places) + 2):
+        left = [_TRIES]
+        found = _search(order, places, widths, (low, high), gap, rows, [], left)
+        if found is not None:
+            by = dict(zip(order, found, strict=True))
+            return [Flag(by[i].row, by[i].left) for i in range(len(places))]
+    alone = {i: row for row, i in enumerate(order)}
+    return [Flag(alone[i], places[i] - widths[i] - gap >= low) for i in range(len(places))]
 
 
-def _free(
-    option: tuple[int, bool, float, float], at: float, taken: dict[int, tuple[int, bool, float, float]],
-    places: Sequence[float], gap: float,
-) -> bool:  # fmt: skip
-    row, _, a, b = option
-    for j, (other, _, c, d) in taken.items():
-        if other == row and a < d + gap and c < b + gap:
-            return False
-        if other < row and c - 2 < at < d + 2:
-            return False  # my leader would cross its words
-        if other > row and a - 2 < places[j] < b + 2:
-            return False  # its leader would cross mine
-    return True
+def _search(
+    order: Sequence[int], places: Sequence[float], widths: Sequence[float], limits: tuple[float, float], gap: float,
+    rows: int, taken: list[_Stand], left: list[int],
+) -> list[_Stand] | None:  # fmt: skip
+    if len(taken) == len(order):
+        return taken
+    i = order[len(taken)]
+    at, wide = places[i], widths[i]
+    for row in range(rows):
+        for side, start in ((True, at - gap - wide), (False, at + gap)):
+            left[0] -= 1
+            mine = _Stand(row, side, start, start + wide, at)
+            if left[0] < 0 or mine.start < limits[0] - 1 or mine.end > limits[1] + 1:
+                continue
+            if not any(mine.meets(other, gap) for other in taken):
+                found = _search(order, places, widths, limits, gap, rows, [*taken, mine], left)
+                if found is not None:
+                    return found
+    return None
