@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 
 from fedfleet.app.comparing.grouping import seed_of
@@ -16,7 +17,7 @@ from fedfleet.app.pages.compared.sides import grouped, sides_of
 from fedfleet.app.pages.compared.standings import standings_figure
 from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import Judged, caveat, headline, lead, verdict_list
-from fedfleet.app.pages.compared.words import capital, count, time
+from fedfleet.app.pages.compared.words import capital, count, tight, time
 from fedfleet.app.pages.html import page, topline
 from fedfleet.core.errors import BadInput
 
@@ -38,11 +39,13 @@ def comparison_page(found: Comparison, path: Path) -> str:
     explained = len(found.runs) <= _EXPLAINED
     looks = {run.out: look(run.out, path, seed=seed_of(run), explained=explained) for run in found.runs}
     sides = sides_of(groups, looks)
-    judged: Judged = {group: (arms, found.verdict if len(groups) == 1 else verdict(arms)) for group, arms in groups.items()}
+    judged: Judged = {
+        group: (arms, found.verdict if len(groups) == 1 else verdict(arms)) for group, arms in groups.items()
+    }
     title = headline(judged)
     body = [
-        f"<h1>{title}</h1>",
-        f'<p class="lead">{lead(judged)}</p>',
+        f"<h1>{escape(tight(title))}</h1>",
+        f'<p class="lead">{escape(tight(lead(judged)))}</p>',
         verdict_list(judged, sides, found.target),
         caveat(judged),
         accuracy_figure(sides, target=found.target),
@@ -67,7 +70,9 @@ def _equal_time(found: Comparison, sides: list[Side]) -> list[str]:
     if then is None or then.seconds is None or all(run.end <= 1.05 * then.seconds for run in found.runs):
         return []
     how = "A small dot is a seed, the large one their mean. By then the shortest run had ended."
-    return [standings_figure(sides, f"Accuracy at equal virtual time: after {time(then.seconds)}", how, at=then.seconds)]
+    return [
+        standings_figure(sides, f"Accuracy at equal virtual time: after {time(then.seconds)}", how, at=then.seconds)
+    ]
 
 
 def _neighbours(found: Comparison, path: Path) -> list[tuple[str, str]]:

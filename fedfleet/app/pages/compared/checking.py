@@ -15,9 +15,16 @@ _COLUMNS = 6  # runs whose values stand beside each other
 _VALUES = 8  # different values of a key that are listed
 
 
-def how_to_check(names: Sequence[str], differs: Mapping[str, Sequence[Any]], digests: Sequence[tuple[str, str]], commands: Sequence[str]) -> str:
+def how_to_check(
+    names: Sequence[str],
+    differs: Mapping[str, Sequence[Any]],
+    digests: Sequence[tuple[str, str]],
+    commands: Sequence[str],
+) -> str:
     """Three things behind their names."""
-    pre = "\n".join(f"{name:<{max(len(n) for n, _ in digests)}}  {digest}" for name, digest in digests) if digests else ""
+    pre = (
+        "\n".join(f"{name:<{max(len(n) for n, _ in digests)}}  {digest}" for name, digest in digests) if digests else ""
+    )
     return (
         "<h2>How to check it</h2>"
         + (folded("What differs between the runs", differences(names, differs)) if differs else "")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedfleet.app.pages.charts.drawing import both, figure
+from fedfleet.app.pages.charts.drawing import SLIM, WIDE, Drawing, figure, text
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.compared.looking import Look, Side
 from fedfleet.app.pages.compared.words import points, time
@@ -26,13 +26,34 @@ def accuracy_figure(
         return ""
     drawn = tried[:MOST]
     calm = len(drawn) > 3 and all(len(side.looks) == 1 for side in drawn)
-    lines = [curve(side, calm=calm) for side in drawn]
     refs = [(target, f"target: {points(target)}")] if target else []
-    wide, slim = both(lambda sheet: steps(lines, sheet, Plot(refs=refs, height=300.0 if not sheet.slim else 250.0)))
+    wide = steps([curve(side, calm=calm) for side in drawn], WIDE, Plot(refs=refs, height=300.0))
+    slim = stacked([_slim(mine, refs, calm=calm) for mine in _groups(drawn)])
     return figure(title, _how(drawn), wide, slim, _finding(drawn), note=_note(drawn, len(tried), calm=calm))
 
 
-def curve(side: Side, *, calm: bool = False) -> Line:
+def _groups(sides: Sequence[Side]) -> list[list[Side]]:
+    return [[side for side in sides if side.group == group] for group in dict.fromkeys(side.group for side in sides)]
+
+
+def _slim(sides: Sequence[Side], refs: Sequence[tuple[float, str]], *, calm: bool) -> tuple[str, Drawing]:
+    """One group on a phone, under its name: fewer lines, shorter labels."""
+    lines = [curve(side, calm=calm, short=True) for side in sides]
+    return sides[0].group, steps(lines, SLIM, Plot(refs=refs, height=190.0 if sides[0].group else 250.0))
+
+
+def stacked(drawings: Sequence[tuple[str, Drawing]]) -> Drawing:
+    """Drawings one below the other, each under its name."""
+    marks, y = list[str](), 0.0
+    for name, one in drawings:
+        marks.append(text(0, y + 13, name, "strong"))
+        y += 24.0 if name else 0.0
+        marks.append(f'<g transform="translate(0 {y:.0f})">{"".join(one.marks)}</g>')
+        y += one.height + 12
+    return Drawing(SLIM.width, y, marks)
+
+
+def curve(side: Side, *, calm: bool = False, short: bool = False) -> Line:
     """The mean of the seeds, with a band from the lowest to the highest; a run that has ended keeps its last model."""
     looks = [one for one in side.looks if len(one.seconds)]
     grid = _grid(looks)
@@ -42,8 +63,12 @@ def curve(side: Side, *, calm: bool = False) -> Line:
     return Line(
         side.label, grid.tolist(), mean.tolist(), side.colour, side.thin,
         low=values.min(0).tolist() if several else (), high=values.max(0).tolist() if several else (),
-        said=f"{side.label}: {points(float(mean[-1]))} in {time(float(grid[-1]))}",
+        said=f"{_cut(side.name, 22) if short else _cut(side.label, 40)}: {points(float(mean[-1]))} in {time(float(grid[-1]))}",
     )  # fmt: skip
+
+
+def _cut(name: str, most: int) -> str:
+    return name if len(name) <= most else f"{name[: most - 2]}.."
 
 
 def stepped(look: Look, grid: Floats, *, calm: bool = False) -> Floats:
@@ -74,7 +99,11 @@ def _grid(looks: Sequence[Look]) -> Floats:
 def _how(sides: Sequence[Side]) -> str:
     seeds = max(len(side.looks) for side in sides)
     band = f" Lines are means of {seeds} seeds, bands reach from the lowest to the highest." if seeds > 1 else ""
-    thin = " Thin lines end in hollow dots." if any(side.thin for side in sides) and any(not side.thin for side in sides) else ""
+    thin = (
+        " Thin lines end in hollow dots."
+        if any(side.thin for side in sides) and any(not side.thin for side in sides)
+        else ""
+    )
     return f"Steps: nothing is learnt between two evaluations.{band}{thin}"
 
 

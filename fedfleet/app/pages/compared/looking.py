@@ -15,7 +15,7 @@ from fedfleet.app.runs import kept_chance, opened
 from fedfleet.app.runs.explaining import simulated
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import FedFleetError
-from fedfleet.core.events import Event, RunBegan
+from fedfleet.core.events import Event, ModelCommitted, RunBegan
 from fedfleet.core.records import FOLDED, Floats, Ints
 from fedfleet.measure.attribution.walking import attribution
 from fedfleet.measure.learning import learning_curve
@@ -32,7 +32,7 @@ REPORT = "report.html"
 class Look:
     """One run. Accuracy is a step: from seconds[i] on it is accuracy[i].
 
-    `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
+    `first` is when it made its first model, `samples` what a task trains on in the mean. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
     virtual seconds by what the server waited for. `link` leads from the page to the run's report; empty where there is none.
     """
 
@@ -43,14 +43,18 @@ class Look:
     metrics: Mapping[str, Any]
     seconds: Floats
     accuracy: Floats
+    first: float | None
     end: float
     ended: bool
+    samples: float
     used: Ints
     late: Ints
     causes: Mapping[str, float]
 
     def accuracy_at(self, seconds: float) -> float | None:
-        """Accuracy of the last model that was tried by then; None before the first."""
+        """Accuracy of the last model that was tried by then; None while no model had been made."""
+        if self.first is None or self.first > seconds:
+            return None
         known = int(np.searchsorted(self.seconds, seconds, side="right"))
         return float(self.accuracy[known - 1]) if known else None
 
@@ -98,6 +102,8 @@ def look(folder: Path, page: Path, *, seed: str = "", explained: bool = True) ->
     return Look(
         seed=seed or str(spec.seed), link=link_to(folder, page), out=folder, table=spec.table(), metrics=_metrics(folder, events),
         seconds=curve.seconds, accuracy=curve.accuracy, end=float(events[-1].time) if events else 0.0, ended=ended,
+        first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
+        samples=float(tasks.samples.mean()) if len(tasks.samples) else 0.0,
         used=contributions(tasks, clients), late=np.bincount(over, minlength=clients),
         causes=_causes(folder, spec, events) if explained else {},
     )  # fmt: skip

@@ -9,11 +9,13 @@ import numpy as np
 
 from fedfleet.app.pages.charts.columns import Column, Panel, columns, ranks
 from fedfleet.app.pages.charts.drawing import both, figure
+from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.words import points, whole
 from fedfleet.core.records import Floats
 
 MOST = 12  # panels
+_SLIM = 150.0  # pixels of a name that has half of a phone
 _ALIKE = 1.1  # sides whose fair shares differ by less have one line for it
 
 
@@ -22,19 +24,30 @@ def who_took_part(sides: Sequence[Side]) -> str:
     asked = [side for side in sides if any(len(one.used) for one in side.looks)]
     if not asked:
         return ""
-    shown = asked[:MOST]
+    shown = _in_rows(asked)[:MOST]
     panels = [panel(side) for side in shown]
     fair = [fmean(float((one.used + one.late).mean()) for one in side.looks) for side in shown]
     same = max(fair) <= _ALIKE * min(fair)
     ref = (fmean(fair), f"fair share: {whole(fmean(fair))}") if same else None
     across = 3 if len(shown) % 3 == 0 or len(shown) > 4 else 2
-    wide, slim = both(lambda sheet: columns(panels, sheet, across=across, ref=ref))
+    alone = any(width_of(side.label, strong=True) > _SLIM for side in shown)
+    wide, slim = both(lambda sheet: columns(panels, sheet, across=1 if sheet.slim and alone else across, ref=ref))
     how = "People sorted from most to least; all on one scale. Under the axis, hatched: asked, and always too late; grey: never asked."
     seeds = max(len(side.looks) for side in shown)
     how += f" Means over {seeds} seeds, rank by rank." if seeds > 1 else ""
     note = f"The first {MOST} of {len(asked)} are drawn." if len(asked) > MOST else ""
     body = figure("How many of each person's reports were used", how, wide, slim, _finding(shown), note=note)
     return f"<h2>Who took part</h2><p>{sentence(shown)}</p>{body}"
+
+
+def _in_rows(sides: Sequence[Side]) -> list[Side]:
+    """Groups in columns: what has one name stands in one row."""
+    names = list(dict.fromkeys(side.name for side in sides))
+    return (
+        sorted(sides, key=lambda side: names.index(side.name))
+        if len({side.group for side in sides}) > 1
+        else list(sides)
+    )
 
 
 def sentence(sides: Sequence[Side]) -> str:

@@ -110,7 +110,8 @@ def time_to(looks: Sequence[Look], target: float) -> str:
 def seed_links(looks: Sequence[Look]) -> str:
     """Each seed as a link to the report of its run."""
     return " ".join(
-        f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed) for one in looks
+        f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed)
+        for one in looks
     )
 
 

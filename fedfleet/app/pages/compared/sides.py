@@ -54,8 +54,7 @@ def painted(groups: Mapping[str, Sequence[tuple[str, tuple[Look, ...]]]]) -> lis
     if len(groups) == 1:
         ((group, members),) = groups.items()
         return [
-            Side(name, looks, 1 + i % COLOURS, bool(i // COLOURS % 2), group)
-            for i, (name, looks) in enumerate(members)
+            Side(name, looks, 1 + i % COLOURS, bool(i // COLOURS % 2), group) for i, (name, looks) in enumerate(members)
         ]
     return [
         Side(name, looks, 1 + g % COLOURS, bool(i % 2), group)

@@ -10,7 +10,7 @@ from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.words import points, spread
 
-_ROW, _HEAD, _GAP = 25.0, 26.0, 26.0
+_ROW, _HEAD, _GAP = 25.0, 26.0, 46.0
 _MARKS = ((0.0, "0"), (0.5, "50"), (1.0, "100 %"))
 
 
@@ -34,7 +34,7 @@ def standings(sides: Sequence[Side], sheet: Sheet, at: float | None) -> Drawing:
     names = list(dict.fromkeys(side.name for side in sides))
     left = min(max(width_of(name, strong=True) for name in names) + 12, 0.45 * sheet.width)
     across = 1 if sheet.slim else len(groups)
-    width = (sheet.width - left - _GAP * (across - 1) - 14) / across
+    width = (sheet.width - left - _GAP * (across - 1) - 22) / across
     tall = _HEAD + _ROW * len(names) + 30
     found = list[str]()
     for g, group in enumerate(groups):

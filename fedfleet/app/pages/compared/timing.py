@@ -9,7 +9,7 @@ from typing import Any
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.drawing import both, figure, key
 from fedfleet.app.pages.compared.looking import Look, Side
-from fedfleet.app.pages.compared.words import points, time, times, whole
+from fedfleet.app.pages.compared.words import points, times, whole
 from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
 
@@ -87,7 +87,9 @@ def what_it_cost(sides: Sequence[Side]) -> str:
         used, lost, moved = (fmean(v) for v in zip(*(work(one.metrics) for one in side.looks), strict=True))
         if used + lost <= 0:
             continue
-        said = f"{time(used)} used" + (f", {time(lost)} thrown away with {size(moved)}" if lost > 0 else "")
+        said = f"{whole(used / 3600)} h used" + (
+            f", {whole(lost / 3600)} h thrown away with {size(moved)}" if lost > 0 else ""
+        )
         parts = [Part(used / 3600, "a4", title=f"{whole(used / 3600)} h used"), Part(lost / 3600, "late-area")]
         rows.append(Bar(side.label, parts, said=said, colour=side.colour))
         told.append(f"{side.label}: {said}")
@@ -96,8 +98,8 @@ def what_it_cost(sides: Sequence[Side]) -> str:
     slim_rows = [Bar(row.name, row.parts, note=row.said, colour=row.colour) for row in rows]
     wide, slim = both(lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, beside=True))
     picture = figure(
-        "Device work, used and thrown away",
-        "Time of phones that load, train and send; time out of reach is not counted. Hatched: its report entered no model.",
+        "Hours of device work, used and thrown away",
+        "One hour of one phone that loads, trains or sends; hours out of reach are not counted. Hatched: its report entered no model.",
         wide, slim, "; ".join(told) + ".",
     )  # fmt: skip
     return f"<h2>What it cost</h2>{picture}"

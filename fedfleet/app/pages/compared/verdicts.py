@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from statistics import fmean
 
@@ -10,11 +11,14 @@ from fedfleet.app.comparing.record import Arm, Moment, Verdict
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.rows import time_to
 from fedfleet.app.pages.compared.standings import standing
-from fedfleet.app.pages.compared.words import capital, count, listed, points, spread, time, times, whole
+from fedfleet.app.pages.compared.words import capital, count, listed, points, spread, tight, time, times, whole
 
 Judged = Mapping[str, tuple[tuple[Arm, ...], Verdict]]  # by group
+_FIGURE = re.compile(r"\d+(?:\.\d+)?")
 _MOST = 6  # verdicts that are spelt out
-SEED = "The number that all chance in a run follows from; another seed draws another fleet, other data and other choices."
+SEED = (
+    "The number that all chance in a run follows from; another seed draws another fleet, other data and other choices."
+)
 
 
 def headline(judged: Judged) -> str:
@@ -22,12 +26,30 @@ def headline(judged: Judged) -> str:
     if len(judged) == 1:
         ((arms, verdict),) = judged.values()
         return capital(finding(arms, verdict))
+    gaps = {group: gap for group, (_, verdict) in judged.items() if (gap := apart(verdict.at_end)) is not None}
     won = {group: verdict.winner for group, (_, verdict) in judged.items() if verdict.winner}
     open_ = [group for group in judged if group not in won]
     if not won:
-        return f"None is surely better on any of the {count(len(judged), 'fleet')}".replace("the two fleets", "the two fleets")
+        return _widest(judged, gaps) if gaps else "Nothing has been tried yet"
     said = [f"on {group} {winner} is best" for group, winner in won.items()]
     return capital("; ".join([*said, *([f"on {listed(open_)} none is surely better"] if open_ else [])]))
+
+
+def apart(found: Moment) -> float | None:
+    """How far the best and the worst arm are apart at a moment; None if fewer than two are known."""
+    means = [s.mean.value for s in found.standings if s.mean]
+    return max(means) - min(means) if len(means) > 1 else None
+
+
+def _widest(judged: Judged, gaps: Mapping[str, float]) -> str:
+    """Where arms end farthest apart, and how near they are to each other elsewhere."""
+    group = max(gaps, key=lambda g: gaps[g])
+    end = judged[group][1].at_end
+    known = sorted((s for s in end.standings if s.mean), key=lambda s: -(s.mean.value if s.mean else 0.0))
+    best, worst = known[0], known[-1]
+    rest = [gap for g, gap in gaps.items() if g != group]
+    near = f"; elsewhere all end within {max(100 * max(rest), 1):.0f} points of each other" if rest else ""
+    return f"On {group} {best.arm} ends at {_value(end, best.arm)} and {worst.arm} at {_value(end, worst.arm)}{near}"
 
 
 def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
@@ -35,9 +57,17 @@ def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
     end, equal = verdict.at_end, verdict.at_equal_time
     if len(arms) == 1:
         values = list(end.standings[0].by_seed.values())
-        return f"{count(len(values), 'seed')} of one run end at {spread(values)}" if values else "nothing has been tried yet"
+        return (
+            f"{count(len(values), 'seed')} of one run end at {spread(values)}"
+            if values
+            else "nothing has been tried yet"
+        )
     if end.leader is None or equal is None:
-        return "these runs cannot be compared by accuracy" if any(s.mean for s in end.standings) else "nothing has been tried yet"
+        return (
+            "these runs cannot be compared by accuracy"
+            if any(s.mean for s in end.standings)
+            else "nothing has been tried yet"
+        )
     if verdict.winner:
         return f"{verdict.winner} is best, at the end and after {_moment(equal)}"
     if _seeds(end) < 2:
@@ -97,7 +127,7 @@ def verdict_list(judged: Judged, sides: Sequence[Side], target: float | None) ->
 
 
 def _item(colour: int, head: str, told: str) -> str:
-    return f'<li class="c{colour}"><b>{escape(capital(head))}</b><span>{escape(told)}</span></li>'
+    return f'<li class="c{colour}"><b>{escape(tight(capital(head)))}</b><span>{escape(tight(told))}</span></li>'
 
 
 def facts(side: Side, target: float | None) -> str:
@@ -125,8 +155,21 @@ def caveat(judged: Judged) -> str:
     head = (
         f'One <abbr title="{SEED}">seed</abbr>, so not very.'
         if fewest < 2
-        else f'{capital(count(fewest, "seed")).replace("seed", f"<abbr title={chr(34)}{SEED}{chr(34)}>seed", 1)}</abbr> each.'
+        else f"{capital(count(fewest, 'seed')).replace('seed', f'<abbr title={chr(34)}{SEED}{chr(34)}>seed', 1)}</abbr> each."
     )
-    said = dict.fromkeys(c for _, verdict in judged.values() for c in verdict.caveats)
-    told = " ".join(escape(c if c.endswith(".") else f"{capital(c)}.") for c in said)
-    return f'<p class="aside"><b>How sure? {head}</b> {told}</p>'
+    said = widest(c for _, verdict in judged.values() for c in verdict.caveats)
+    told = " ".join(escape(f"{capital(c.rstrip('.'))}.") for c in said)
+    return f'<p class="aside"><b>How sure? {head}</b> {tight(told)}</p>'
+
+
+def widest(caveats: Iterable[str]) -> list[str]:
+    """Caveats that differ in their figures only are said once, with the largest.
+
+    >>> widest(["up to 2.9 points", "up to 5.1 points", "one seed"])
+    ['up to 5.1 points', 'one seed']
+    """
+    found: dict[str, str] = {}
+    for caveat in caveats:
+        shape = _FIGURE.sub("#", caveat)
+        found[shape] = max(found.get(shape, caveat), caveat, key=lambda c: [float(f) for f in _FIGURE.findall(c)])
+    return list(found.values())

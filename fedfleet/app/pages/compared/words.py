@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from fedfleet.app.terminal.text import span
 
+_UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|points)(?!\w)")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -88,3 +90,17 @@ def whole(value: float) -> str:
 def capital(sentence: str) -> str:
     """The sentence with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]
+
+
+def tight(said: str) -> str:
+    """The text with numbers that stay on one line with their units."""
+    return _UNIT.sub("\\1\u00a0\\2", said)
+
+
+def chance(p: float | None) -> str:
+    """A p value as far as it is worth saying.
+
+    >>> chance(0.0004), chance(0.0312), chance(0.42), chance(None)
+    ('< 0.001', '0.031', '0.42', '-')
+    """
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"
