@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -37,13 +38,22 @@ def answer_of(found: Comparison) -> dict[str, Any]:
         "winner": judged.winner,
         "sure": judged.sure,
         "caveats": list(judged.caveats),
-        "differs": dict(found.differs),
+        "differs": {key: [plain(value) for value in values] for key, values in found.differs.items()},
         "target": found.target,
         "arms": [_arm(arm, found, i) for i, arm in enumerate(found.arms)],
         "runs": [_run(run, arm.name, found) for run, arm in _in_order(found)],
         "at_end": asdict(judged.at_end),
         "at_equal_time": None if judged.at_equal_time is None else asdict(judged.at_equal_time),
     }
+
+
+def plain(value: Any) -> Any:
+    """A value of a spec as JSON has it, which knows no infinity: a limit that is none is "inf", as in the spec."""
+    if isinstance(value, list):
+        return [plain(inner) for inner in value]
+    if isinstance(value, dict):
+        return {key: plain(inner) for key, inner in value.items()}
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _in_order(found: Comparison) -> list[tuple[Compared, Arm]]:
@@ -58,7 +68,7 @@ def _arm(arm: Arm, found: Comparison, i: int) -> dict[str, Any]:
     n = len(runs)
     return {
         "name": arm.name,
-        "keys": dict(arm.keys),
+        "keys": {key: plain(value) for key, value in arm.keys.items()},
         "seeds": [seed_of(run) for run in runs],
         "runs": [run.name for run in arm.runs],
         "at_end": asdict(found.verdict.at_end.standings[i]),

@@ -95,6 +95,6 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _word(key: str, short: str, value: Any) -> str:
     if value is None:
         return f"no {key.removesuffix('.use') if key.endswith('.use') else short}"
-    said = value if isinstance(value, str) else json.dumps(value, default=str)
+    said = str(value) if isinstance(value, str | float) else json.dumps(value, default=str)
     said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 2]}.."
     return said if key.endswith(".use") else f"{short} {said}"

@@ -37,7 +37,7 @@ def sentence(
         return _described(at_end, at_equal, fewest)
     clauses = _clauses(at_end, at_equal)
     if winner is not None:
-        return f"{_capital(winner)} wins: {clauses}."
+        return f"The winner is {winner}: {clauses}."
     return f"{_no_winner(at_end, at_equal, fewest)}: {clauses}."
 
 
@@ -71,7 +71,7 @@ def _only(at_end: Moment, winner: str | None) -> str:
     reached = f"reached {percent(there.mean.value if there.mean else None)}{_between(there)}"
     what = "made no model" if bare else "evaluated no model"
     if winner is not None:
-        return f"{_capital(there.arm)} wins: it {reached} over {len(there.by_seed)} seeds, and {others} {what} at all."
+        return f"The winner is {there.arm}: it {reached} over {len(there.by_seed)} seeds, and {others} {what} at all."
     return f"No winner is named: {there.arm} {reached}, and {others} {what}; {_REPEAT} before you choose."
 
 
@@ -88,14 +88,15 @@ def _described(at_end: Moment, at_equal: Moment, common: int) -> str:
 
 
 def _no_winner(at_end: Moment, at_equal: Moment, fewest: int) -> str:
+    """Why there is none, before the figures."""
     ends, same = at_end.winner, at_equal.winner
     if ends and same:
-        return f"Which is better depends on the time, {same} {_at(at_equal)} and {ends} at the end"
-    if same:
-        return f"{_capital(same)} is ahead {_at(at_equal)}, but at the end no winner can be named"
-    if ends:
-        return f"{_capital(ends)} is ahead at the end, but {_at(at_equal)} no winner can be named"
-    return "No winner can be named from two common seeds" if fewest == 2 else "No winner can be named"
+        return "No winner, for it depends on the time"
+    if ends or same:
+        return f"No winner, since {ends or same} is ahead {'at the end' if ends else 'at equal virtual time'} only"
+    if fewest == 2:
+        return "No winner can be named from two common seeds"
+    return "No winner can be named"
 
 
 def _clauses(at_end: Moment, at_equal: Moment) -> str:

@@ -26,7 +26,7 @@ from typing import Any
 
 from fedfleet.app.spec import read_table, with_values
 from fedfleet.app.spec.record import TABLES
-from fedfleet.app.studies.asking import Analysis, checked_analysis, checked_target
+from fedfleet.app.studies.asking import Analysis, ShareOfBest, checked_analysis, checked_target, target_of
 from fedfleet.core.errors import BadInput, nearest
 
 KEYS = ("name", "base", "seeds", "baseline", "target", "grid", "runs", "scale", "analysis")
@@ -92,6 +92,9 @@ def study_of(
     names = [arm.name for arm in arms]
     if baseline is not None and baseline not in names:
         raise BadInput(f"baseline = {baseline!r} is no arm of this study{nearest(str(baseline), names)}")
+    target = checked_target(table.get("target", _stop(base).get("target_accuracy")), "target", names)
+    analyses = tuple(_analyses(table.get("analysis", []), names))
+    _check_answerable(target, baseline, analyses)
     return Study(
         name=_text(table.get("name", name), "name"),
         base=base,
@@ -99,10 +102,31 @@ def study_of(
         seeds=_seeds(table.get("seeds"), base),
         draws=draws,
         scale=scale,
-        analyses=tuple(_analyses(table.get("analysis", []), names)),
+        analyses=analyses,
         baseline=baseline,
-        target=checked_target(table.get("target"), "target", names),
+        target=target,
     )
+
+
+def study_text(study: Study, *, own: bool = False) -> str:
+    """The study as a file that asks for the same runs, its scale applied; `own`: model and data were given in Python."""
+    import tomli_w
+
+    draws = {key: sorted({draw[key] for draw in study.draws}) for key in study.draws[0]}
+    table: dict[str, Any] = {
+        "name": study.name,
+        "seeds": list(study.seeds),
+        **{key: value for key in ("baseline", "target") if (value := getattr(study, key)) is not None},
+        "base": {**study.base, "task": {"use": "own"}} if own else study.base,
+        "runs": [{"name": arm.name, **arm.settings} for arm in study.arms],
+        **({"grid": draws} if draws else {}),
+        "analysis": [{"kind": a.kind, "title": a.title, **_said(a.settings)} for a in study.analyses],
+    }
+    return tomli_w.dumps(_said(table))
+
+
+def _said(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _said(v) if isinstance(v, Mapping) else v for key, v in table.items() if v is not None}
 
 
 # ---- base and scales ----------------------------------------------------------------------------------------------
@@ -245,10 +269,10 @@ def _seeds(given: Any, base: Mapping[str, Any]) -> tuple[int, ...]:
         return (base.get("seed", 0),)
     if type(given) is int and 0 < given <= _MOST_SEEDS:
         return tuple(range(given))
-    fine = isinstance(given, list) and given and all(type(seed) is int and seed >= 0 for seed in given)
-    if not fine or len(set(given)) < len(given):
+    listed: list[Any] = list(given) if isinstance(given, list) else []
+    if not listed or any(type(seed) is not int or seed < 0 for seed in listed) or len({*listed}) < len(listed):
         raise BadInput(f"seeds = {given!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]")
-    return tuple(given)
+    return tuple(listed)
 
 
 def _analyses(given: Any, arms: Sequence[str]) -> list[Analysis]:
@@ -258,6 +282,29 @@ def _analyses(given: Any, arms: Sequence[str]) -> list[Analysis]:
         checked_analysis(_mapping(body, f"analysis[{i}]", "[[analysis]]"), f"analysis[{i}]", arms)
         for i, body in enumerate(given)
     ]
+
+
+def _check_answerable(target: float | str | None, baseline: str | None, analyses: Sequence[Analysis]) -> None:
+    """Refuse what cannot be answered for want of a baseline or a target."""
+    targets = {"target": target, **{f"analysis[{i}].target": a.settings.get("target") for i, a in enumerate(analyses)}}
+    for where, asked in targets.items():
+        wanted = target_of(asked)
+        if isinstance(wanted, ShareOfBest) and wanted.arm == "baseline" and baseline is None:
+            raise BadInput(f'{where} = "{asked}": the study names no baseline; write baseline = "ARM" at its top')
+    for i, asked in enumerate(analyses):
+        if asked.kind == "time_to_accuracy" and target is None and asked.settings["target"] is None:
+            raise BadInput(
+                f"analysis[{i}] needs a target accuracy; write target = 0.8 there or at the top of the study"
+            )
+        if asked.kind == "paired_test" and baseline is None and asked.settings["baseline"] is None:
+            raise BadInput(
+                f'analysis[{i}] needs an arm to compare with; write baseline = "ARM" there or at the top of the study'
+            )
+
+
+def _stop(base: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = base.get("stop", {})
+    return found if isinstance(found, Mapping) else {}
 
 
 def _mapping(given: Any, where: str, written: str) -> Mapping[str, Any]:

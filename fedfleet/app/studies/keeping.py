@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.runs import finished
+from fedfleet.app.comparing.reading import read_run
+from fedfleet.app.comparing.record import Compared
 from fedfleet.app.studies.expanding import Cell
 from fedfleet.app.terminal.text import span
 from fedfleet.core.errors import FedFleetError
-from fedfleet.measure.learning import learning_curve
 from fedfleet.runtime.seals import SEAL
 
 RUNS = "runs"
@@ -24,15 +24,12 @@ _NAME = 60  # letters of an arm, in the name of a folder
 class Ran:
     """What became of one run: its measures and its curve, or the reason why it has none.
 
-    `seconds` and `accuracy` are one point per evaluation on the central test set; between two of them nothing is known, so that
-    the curve is a step. `reason` is also there where a run ended in order and made no model.
+    A run that ended in order but made no model has both.
     """
 
     cell: Cell
     out: Path
-    metrics: dict[str, Any] | None = None
-    seconds: tuple[float, ...] = ()
-    accuracy: tuple[float, ...] = ()
+    run: Compared | None = None
     reason: str | None = None
 
     @property
@@ -41,18 +38,9 @@ class Ran:
         return self.reason is None
 
     @property
-    def end(self) -> float | None:
-        """When it ended, in virtual seconds."""
-        return None if self.metrics is None else float(self.metrics["virtual_seconds"])
-
-    def accuracy_at(self, time: float) -> float | None:
-        """Accuracy of the last model that was tried by this virtual time; None before the first."""
-        before = [a for s, a in zip(self.seconds, self.accuracy, strict=True) if s <= time]
-        return before[-1] if before else None
-
-    def reached(self, target: float) -> float | None:
-        """Virtual seconds until an evaluation first had the target; None if none did."""
-        return next((s for s, a in zip(self.seconds, self.accuracy, strict=True) if a >= target), None)
+    def metrics(self) -> Mapping[str, Any] | None:
+        """Its measures, as metrics.json has them."""
+        return None if self.run is None else self.run.metrics
 
 
 def folders(out: Path, cells: Sequence[Cell]) -> list[Path]:
@@ -71,15 +59,13 @@ def ran(cell: Cell, out: Path, failure: str | None = None) -> Ran:
     if failure is not None:
         return Ran(cell, out, reason=failure)
     try:
-        done = finished(out)
+        run = read_run(out, cell.title)
     except FedFleetError as wrong:
         return Ran(cell, out, reason=f"{wrong}; move the folder away to have it run again")
-    curve = learning_curve(done.events)
-    reason = None if done.metrics["commits"] else _no_model(done.metrics)
-    return Ran(cell, out, done.metrics, tuple(curve.seconds.tolist()), tuple(curve.accuracy.tolist()), reason)
+    return Ran(cell, out, run, None if run.metrics["commits"] else _no_model(run.metrics))
 
 
-def _no_model(metrics: dict[str, Any]) -> str:
+def _no_model(metrics: Mapping[str, Any]) -> str:
     failed: dict[str, int] = metrics["failed_rounds"]
     most = max(failed, key=lambda why: (failed[why], why), default=None)
     why = f", most often because of {most}" if most else ""
