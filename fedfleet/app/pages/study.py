@@ -164,8 +164,11 @@ def _equal_time(found: Mapping[str, Any], sides: Sequence[Side]) -> list[str]:
 def _failures(failed: Sequence[Mapping[str, Any]]) -> list[str]:
     if not failed:
         return []
-    rows = [[escape(f"{r['arm']}, seed {r['seed']}"), escape(str(r["reason"]))] for r in failed]
-    return ["<h3>Runs that failed</h3>", html_table([Head("run"), Head("reason", kind="words")], rows)]
+    by: dict[tuple[str, str], list[str]] = {}
+    for run in failed:
+        by.setdefault((str(run["arm"]), str(run["reason"])), []).append(str(run["seed"]))
+    rows = [[escape(arm), escape(", ".join(seeds)), escape(reason)] for (arm, reason), seeds in by.items()]
+    return ["<h3>Runs that failed</h3>", html_table([Head("arm"), Head("seeds"), Head("reason", kind="words")], rows)]
 
 
 def _exports(folder: Path) -> str:

@@ -13,10 +13,15 @@ from fedfleet.app.pages.charts.drawing import both, figure
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
 from fedfleet.app.pages.compared.rows import Head, html_table
 from fedfleet.app.pages.compared.words import capital, chance, points, time
+from fedfleet.app.pages.times import even
 from fedfleet.app.terminal.text import percent, size
 
 Answer = Mapping[str, Any]
-COLOURS = 5
+_NAMES = {
+    "virtual_seconds": "virtual time", "bytes_up": "sent up", "bytes_down": "sent down", "bytes": "traffic", "commits": "models made",
+    "accuracy_at_equal_time": "accuracy at equal time", "accuracy_bottom10": "accuracy of the worst tenth",
+    "accuracy_clients": "accuracy on people's own data", "time_to_target": "time to the target",
+}  # fmt: skip
 
 
 def analysis(found: Answer, colours: Mapping[str, int]) -> str:
@@ -30,7 +35,15 @@ def analysis(found: Answer, colours: Mapping[str, int]) -> str:
             inside = _times(found, colours)
         case _:
             inside = _tests(found)
-    return f"<h3>{escape(capital(str(found['title'])))}</h3>{inside}"
+    return f"<h3>{escape(capital(_titled(found)))}</h3>{inside}"
+
+
+def _titled(found: Answer) -> str:
+    """The title; names of quantities in it become words."""
+    title = str(found["title"])
+    for name, word in _NAMES.items():
+        title = title.replace(name, word) if f"{name}" in title.replace(",", " ").split() else title
+    return title
 
 
 def said(name: str, value: float | None) -> str:
@@ -55,10 +68,25 @@ def mean(name: str, found: Answer | None) -> str:
     value = f"<b>{escape(said(name, found['value']))}</b>"
     if found["low"] is None:
         return value
-    between = f"{said(name, found['low'])} to {said(name, found['high'])}"
+    between = f"{_bare(said(name, found['low']), said(name, found['high']))} to {said(name, found['high'])}"
     return (
         f'{value} <span class="soft" title="95 % interval of the mean over {found["n"]} runs">{escape(between)}</span>'
     )
+
+
+def _bare(low: str, high: str) -> str:
+    """The lower end without its unit where both have the same."""
+    value, _, unit = low.partition(" ")
+    return value if unit and high.endswith(f" {unit}") else low
+
+
+def named(name: str) -> str:
+    """A quantity in words, where its name is one of ours.
+
+    >>> named("virtual_seconds"), named("world.data.alpha")
+    ('virtual time', 'world.data.alpha')
+    """
+    return _NAMES.get(name, name)
 
 
 def _word(value: Any) -> str:
@@ -71,7 +99,7 @@ def _table(found: Answer) -> str:
         heads = [Head(key), *(Head(f"{found['across']} {_word(c)}") for c in found["columns"])]
         rows = [[escape(_word(r[key])), *(mean(found["value"], c) for c in r["cells"])] for r in found["table"]]
     else:
-        heads = [Head(key), *(Head(name) for name in found["columns"])]
+        heads = [Head(key), *(Head(named(name)) for name in found["columns"])]
         rows = [[escape(_word(r[key])), *(mean(c, r[c]) for c in found["columns"])] for r in found["table"]]
     return html_table(heads, rows) + '<p class="note">Means over runs; beside them the 95 % interval of the mean.</p>'
 
@@ -88,7 +116,7 @@ def _together(found: Answer, colours: Mapping[str, int]) -> str:
         else f"95 % interval {found['low']:.2f} to {found['high']:.2f}, by redrawing"
     )
     value = "not defined" if found["r"] is None else f"{found['r']:.2f}"
-    sentence = f"{name} of {x} and {y} is {value} ({between}; {whose})."
+    sentence = f"{name} of {named(x)} and {named(y)} is {value} ({between}; {whose})."
     marks = [
         Point(float(p["x"]), float(p["y"]), 4.0, f"a{colours.get(str(p['arm']), 1)} see", f"{p['arm']}, seed {p['seed']}: {said(x, p['x'])}, {said(y, p['y'])}")
         for p in found["points"]
@@ -101,10 +129,13 @@ def _together(found: Answer, colours: Mapping[str, int]) -> str:
 def along(name: str, values: Sequence[float]) -> Along:
     """An axis that holds these values: shares from 0 to 100 %, everything else with some room."""
     if "accuracy" in name:
-        return Along(0.0, 1.0, [(points(t), t) for t in ticks(0.0, 1.0)], name)
+        return Along(0.0, 1.0, [(points(t), t) for t in ticks(0.0, 1.0)], named(name))
     low, high = min(values), max(values)
     room = 0.06 * ((high - low) or abs(high) or 1.0)
-    return Along(low - room, high + room, [(said(name, t), t) for t in ticks(low - room, high + room)], name)
+    low, high = max(low - room, 0.0 if low >= 0 else low - room), high + room
+    if name.endswith("seconds") or name.startswith("time_"):
+        return Along(low, high, even(low, high, 5), named(name))
+    return Along(low, high, [(said(name, t), t) for t in ticks(low, high)], named(name))
 
 
 def _times(found: Answer, colours: Mapping[str, int]) -> str:

@@ -8,7 +8,7 @@ from html import escape
 from statistics import fmean
 
 from fedfleet.app.pages.compared.looking import Look, Side
-from fedfleet.app.pages.compared.words import points, spread, time, times, whole
+from fedfleet.app.pages.compared.words import points, spread, tight, time, times, whole
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time
@@ -34,7 +34,7 @@ def html_table(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> str:
     def cell(i: int, inside: str) -> str:
         kind = f' class="{heads[i].kind}"' if heads[i].kind else ""
         label = f" data-h={_quoted(heads[i].said)}" if i and heads[i].said else ""
-        return f"<td{kind}{label}>{inside}</td>"
+        return f"<td{kind}{label}>{tight(inside)}</td>"
 
     lines = "".join(f"<tr>{''.join(cell(i, inside) for i, inside in enumerate(row))}</tr>" for row in rows)
     return f'<table class="rows"><thead><tr>{"".join(map(head, heads))}</tr></thead><tbody>{lines}</tbody></table>'

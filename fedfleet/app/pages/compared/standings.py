@@ -35,27 +35,36 @@ def standings(sides: Sequence[Side], sheet: Sheet, at: float | None) -> Drawing:
     left = min(max(width_of(name, strong=True) for name in names) + 12, 0.45 * sheet.width)
     across = 1 if sheet.slim else len(groups)
     width = (sheet.width - left - _GAP * (across - 1) - 22) / across
-    tall = _HEAD + _ROW * len(names) + 30
+    head = _HEAD if any(groups) else 8.0
+    tall = head + _ROW * len(names) + 30
     found = list[str]()
     for g, group in enumerate(groups):
         row, column = divmod(g, across)
         start, top = left + column * (width + _GAP), row * (tall + 12)
         mine = {side.name: side for side in sides if side.group == group}
-        found += _panel(mine, names, Scale(0.0, 1.0, start, start + width), top, at, sheet, named=column == 0)
+        found += _panel(mine, names, Scale(0.0, 1.0, start, start + width), top, head, at, sheet, named=column == 0)
     return Drawing(sheet.width, (tall + 12) * (-(-len(groups) // across)) - 12, found)
 
 
 def _panel(
-    mine: dict[str, Side], names: Sequence[str], x: Scale, top: float, at: float | None, sheet: Sheet, *, named: bool
+    mine: dict[str, Side],
+    names: Sequence[str],
+    x: Scale,
+    top: float,
+    head: float,
+    at: float | None,
+    sheet: Sheet,
+    *,
+    named: bool,
 ) -> list[str]:
     first = next(iter(mine.values()))
-    base = top + _HEAD + _ROW * len(names)
+    base = top + head + _ROW * len(names)
     found = [text(x.start, top + 13, first.group, f"t{first.colour}")]
     for value, said in _MARKS:
-        found.append(line(x(value), top + _HEAD - 4, x(value), base, "grid"))
+        found.append(line(x(value), top + head - 4, x(value), base, "grid"))
         found.append(text(x(value), base + 18, said, anchor="middle"))
     for i, name in enumerate(names):
-        y = top + _HEAD + (i + 0.5) * _ROW
+        y = top + head + (i + 0.5) * _ROW
         found.append(text(0, y + 4, name, "ink") if named else "")
         if name in mine:
             found += _seeds(mine[name], x, y, at, sheet)
