@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-CLIENTS, COHORT, DEADLINE, HOURS, ROUNDS, TARGET = 100, 10, 120.0, 4, 100, 0.8
+CLIENTS, COHORT, DEADLINE, HOURS, ROUNDS, TARGET = 100, 10, 120.0, 3, 100, 0.8
 SEEDS = (7, 8, 9)  # each draws another fleet, other data and other choices
 MODEL_BYTES = 343_200_776  # the size of ViT-B/16
 _MOST = 10_000  # rounds: the hours end first
