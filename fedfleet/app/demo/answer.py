@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -70,7 +71,8 @@ def headline(done: Done) -> str:
     first, last = next(iter(gaps)), list(gaps)[-1]
     low, high = f"{100 * gaps[first]:.0f}", f"{100 * gaps[last]:.0f}"
     if gaps[last] > 2 * gaps[first]:
-        return f"The harder the fleet, the more it matters how one trains: {low} points between best and worst on the {first} fleet, {high} on the {last} one"
+        between = f"{low} points between best and worst on the {first} fleet, {high} on the {last} one"
+        return f"The harder the fleet, the more it matters how one trains: {between}"
     return f"On the {first} fleet the ways to train are {low} points apart, on the {last} one {high}"
 
 
@@ -81,7 +83,7 @@ def gap(done: Done, fleet: str) -> float:
 
 
 def paragraph(done: Done) -> str:
-    """The answer: where each fleet stands, what waiting costs, whom a deadline leaves out, how sure it is, and what users change."""
+    """The answer: where each fleet stands, whom a deadline leaves out, what waiting costs, how sure it is, what users change."""
     return " ".join([_stand(done), _left(done), _wait(done), _sure(done), _shared(done)])
 
 
@@ -89,11 +91,9 @@ def _stand(done: Done) -> str:
     parts = list[str]()
     for fleet in fleets.FLEETS:
         order = ranking(done, fleet)
-        plain = standing(done[fleet, DEADLINED])
+        plain = percent(standing(done[fleet, DEADLINED]))
         if order:
-            parts.append(
-                f"{order[0][0]} with {percent(order[0][1])} on the {fleet} fleet, where plain FedAvg with a deadline has {percent(plain)}"
-            )
+            parts.append(f"{order[0][0]} with {percent(order[0][1])} on the {fleet} fleet ({DEADLINED}: {plain})")
     return f"After {fleets.HOURS} hours the highest mean over {len(fleets.SEEDS)} seeds is {listed(parts)}."
 
 
@@ -113,18 +113,21 @@ def _sure(done: Done) -> str:
     better = {fleet: surely(done, fleet)[0] for fleet in fleets.FLEETS}
     named = [f"{listed(ways)} on the {fleet} fleet" for fleet, ways in better.items() if ways]
     if not named:
-        return f"None of this is sure: with {len(fleets.SEEDS)} seeds, no way differs from plain FedAvg by more than the seeds do."
-    return f"Surely better than plain FedAvg with a deadline (paired over {len(fleets.SEEDS)} seeds, Holm's correction, 5 %) is only {listed(named)}."
+        seeds = f"with {len(fleets.SEEDS)} seeds"
+        return f"None of this is sure: {seeds}, no way differs from FedAvg with that deadline by more than seeds do."
+    how = f"paired over {len(fleets.SEEDS)} seeds, Holm's correction, 5 %"
+    return f"Surely better than FedAvg with that deadline ({how}) is only {listed(named)}."
 
 
 def _shared(done: Done) -> str:
     """What changes where a person's devices may share."""
     said = {way: time_to(done[USERS, way], users.TARGET) for way in users.METHODS}
-    flat, shared = said["FedAvg"], said["ShuffleFL"]
+    flat, shared, target = said["FedAvg"], said["ShuffleFL"], percent(users.TARGET)
+    head = "Where a person's devices may share samples, ShuffleFL"
     if shared is None:
-        return f"Where a person's devices may share samples, ShuffleFL does not reach {users.TARGET:.0%} within {users.MINUTES} min."
-    instead = f"instead of {span(flat)}" if flat is not None else f"which FedAvg does not within {users.MINUTES} min"
-    return f"Where a person's devices may share samples, ShuffleFL reaches {percent(users.TARGET)} in {span(shared)} {instead}."
+        return f"{head} does not reach {target} within {users.MINUTES} min."
+    instead = f"FedAvg in {span(flat)}" if flat is not None else f"FedAvg does not within {users.MINUTES} min"
+    return f"{head} reaches {target} in {span(shared)}; {instead}."
 
 
 def time_to(runs: Sequence[Compared], target: float) -> float | None:
@@ -136,6 +139,22 @@ def time_to(runs: Sequence[Compared], target: float) -> float | None:
 def result_rows(done: Done) -> list[dict[str, Any]]:
     """Every run in the answer of `fedfleet demo`."""
     return [_row(fleet, way, run) for (fleet, way), runs in done.items() for run in runs]
+
+
+def way_rows(done: Done) -> list[dict[str, Any]]:
+    """The means over seeds of every way on every fleet, and how sure it differs from FedAvg with a deadline."""
+    tested = {fleet: against_deadline(done, fleet) for fleet in fleets.FLEETS}
+    found = list[dict[str, Any]]()
+    for (fleet, way), runs in done.items():
+        pair, p = tested.get(fleet, {}).get(way, (None, None))
+        found.append({
+            "fleet": fleet, "method": way, "seeds": len(runs),
+            "accuracy": fmean(float(run.metrics["accuracy"] or 0.0) for run in runs),
+            "accuracy_at_equal_time": None if fleet == USERS else standing(runs),
+            "virtual_seconds": fmean(run.end for run in runs), "never": left_out(runs),
+            "against_deadline": None if pair is None else {**asdict(pair), "p_holm": p},
+        })  # fmt: skip
+    return found
 
 
 def _row(fleet: str, way: str, run: Compared) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from fedfleet.app.comparing.judging import verdict
 from fedfleet.app.comparing.record import Comparison
 from fedfleet.app.pages.compared.checking import commands_for, how_to_check
 from fedfleet.app.pages.compared.curves import accuracy_figure
+from fedfleet.app.pages.compared.hardness import how_hard
 from fedfleet.app.pages.compared.looking import Side, link_to, look
 from fedfleet.app.pages.compared.participation import who_took_part
 from fedfleet.app.pages.compared.rows import runs_table
@@ -54,6 +55,7 @@ def comparison_page(found: Comparison, path: Path) -> str:
         runs_table(sides, target=found.target),
         who_took_part(sides),
         where_time_went(sides),
+        how_hard(sides),
         what_it_cost(sides),
         how_to_check(
             [run.name for run in found.runs], found.differs, [(run.name, run.digest) for run in found.runs],

@@ -14,6 +14,7 @@ from fedfleet.app.comparing.record import Arm
 from fedfleet.app.pages.compared.analyses import analysis, difference, mean
 from fedfleet.app.pages.compared.checking import commands_for, how_to_check
 from fedfleet.app.pages.compared.curves import accuracy_figure
+from fedfleet.app.pages.compared.hardness import how_hard
 from fedfleet.app.pages.compared.looking import REPORT, Side, look
 from fedfleet.app.pages.compared.participation import who_took_part
 from fedfleet.app.pages.compared.rows import Head, html_table, runs_table, seed_links, time_to
@@ -82,6 +83,7 @@ def study_page(found: Mapping[str, Any], path: Path) -> str:
         *([f"<h2>What each arm was like</h2>{runs_table(sides, target=found['target'])}"] if sides else []),
         who_took_part(sides),
         where_time_went(sides),
+        how_hard(sides),
         what_it_cost(sides),
         _exports(path.parent),
         how_to_check([str(r["arm"]) for r in found["rows"]], _settings(found["rows"]),
