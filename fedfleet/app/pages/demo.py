@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+from fedfleet.app.comparing.judging import test_error
 from fedfleet.app.demo import answer, fleets, users
 from fedfleet.app.demo.fleets import DEADLINED, WAITING
 from fedfleet.app.demo.running import USERS, Done
@@ -51,7 +52,7 @@ def demo_page(done: Done, path: Path) -> str:
         ),
         accuracy_figure(paced, title="FedAvg against time: waiting for everybody, or a deadline", target=fleets.TARGET),
         "<h2>What was tried</h2>", _setting(), _tables(),
-        f"<h2>The {len(every)} runs</h2>",
+        f"<h2>{sum(len(side.looks) for side in sides)} runs</h2>",
         runs_table(sides, target=fleets.TARGET),
         '<p class="note">Every seed opens the report of its run, and a name the first of them. FedAvg waiting does 100 rounds, however long they take; '
         f"all others stop after {hours}.</p>",
@@ -98,7 +99,7 @@ def _verdicts(done: Done) -> str:
             else []
         )
         none = [way for way in fleets.WAYS if answer.standing(done[fleet, way]) is None]
-        told += [f"{answer.listed(none)} has no model yet in every seed."] if none else []
+        told += [f"With {answer.listed(none)}, not every seed has a model by then."] if none else []
         told += (
             [f"{answer.listed(worse)} {'is' if len(worse) == 1 else 'are'} surely worse than FedAvg with a deadline."]
             if worse
@@ -117,17 +118,18 @@ def _verdicts(done: Done) -> str:
 
 
 def _caveat(done: Done) -> str:
-    """How much seeds alone change, where they change most."""
+    """How much seeds alone change, where they change most, and what the test set leaves open."""
     values = {
         key: [float(v) for run in runs if (v := run.metrics["accuracy"]) is not None] for key, runs in done.items()
     }
     fleet, way = max((k for k, v in values.items() if v), key=lambda k: max(values[k]) - min(values[k]))
-    tested = max(run.tested for runs in done.values() for run in runs)
+    tested = min(run.tested for runs in done.values() for run in runs if run.tested)
+    error = max(test_error(v, tested) for mine in values.values() for v in mine)
     return tight(
         f'<p class="aside"><b>How sure? {capital(count(len(fleets.SEEDS), "seed"))} <abbr title="{SEED}">each</abbr>, so only large '
-        f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {spread(values[fleet, way])}, by seeds alone. The {tested:,} test images leave up to "
-        "±5 points by themselves. Surely means: by a paired test over common seeds with Holm's correction, at 5 %. "
-        "BiasPrompt+ begins with a backbone that was trained on generated pictures; the others begin from nothing.</p>"
+        f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {spread(values[fleet, way])}, by seeds alone. The {tested:,} test "
+        f"images leave up to ±{100 * error:.0f} points by themselves. Surely means: by a paired test over common seeds with Holm's correction, "
+        "at 5 %. BiasPrompt+ begins with a backbone that was trained on generated pictures; the others begin from nothing.</p>"
     )
 
 

@@ -7,13 +7,14 @@ from html import escape
 
 from fedfleet.app.demo import answer, fleets, users
 from fedfleet.app.demo.running import USERS, Done
+from fedfleet.app.pages.charts.bars import Bar, Part, bars
+from fedfleet.app.pages.charts.drawing import both, figure, key
 from fedfleet.app.pages.compared.curves import accuracy_figure
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.rows import Head, accuracy_cell, html_table, seed_links, time_to
 from fedfleet.app.pages.compared.words import points, tight
-from fedfleet.app.pages.exchange import durations, holdings
-from fedfleet.app.pages.html import figure
 from fedfleet.shuffle import score, solve
+from fedfleet.shuffle.problem import effort
 
 
 def users_section(done: Done, sides: Sequence[Side]) -> str:
@@ -54,12 +55,24 @@ def sentence(done: Done) -> str:
 
 
 def _exchange() -> str:
-    """The exchange of one person, before and after."""
+    """The exchange of one person: how long each device takes before and after."""
     problem = users.one_user(fleets.SEEDS[0])
-    found = solve(problem, quick=True)
-    moved = int(score(problem, found.plan).moved)
-    return (
-        f"<h3>What an exchange looks like</h3><p>The person with most devices, before and after the first exchange: {moved} of {int(problem.counts.sum())} samples change device.</p>"
-        + figure(holdings(problem.counts, found.plan.sum(0)), "How many samples of each digit, 0 to 9 from left to right, a device holds before and after; all bars have the same scale.")
-        + figure(durations(problem, found.plan), "How long each device takes: the slow ones hand samples to those that have time.")
+    plan = solve(problem, quick=True).plan
+    moved, every = int(score(problem, plan).moved), int(problem.counts.sum())
+    training, before = effort(problem) * plan.sum((0, 1)), effort(problem) * problem.counts.sum(1)
+    paid = score(problem, plan).latency - training
+    rows = list[Bar]()
+    for v in range(len(before)):
+        held = f"{int(problem.counts[v].sum())} samples", f"{int(plan.sum((0, 1))[v])} samples"
+        rows.append(Bar(f"device {v + 1}, before", [Part(before[v], "a6")], f"{before[v]:.0f} s, {held[0]}"))
+        rows.append(
+            Bar("after", [Part(training[v], "a5"), Part(paid[v], "a4")], f"{training[v] + paid[v]:.0f} s, {held[1]}")
+        )
+    wide, slim = both(lambda sheet: bars(rows, sheet, beside=True))
+    slowest = f"The slowest device needs {max(before):.0f} s before and {max(training + paid):.0f} s after."
+    return figure(
+        f"What an exchange looks like: {moved} of {every} samples of one person change device",
+        "How long each device of the person with most devices takes in the first round: slow ones hand samples to those that have time.",
+        wide, slim, slowest, key=key([("before", "a6"), ("after: training", "a5"), ("after: sending and receiving samples", "a4")]),
+        note=slowest,
     )  # fmt: skip

@@ -87,7 +87,7 @@ def accuracy_cell(values: Sequence[float]) -> str:
     if len(values) == 1:
         return f"<b>{percent(mean.value)}</b>"
     title = f"95 % interval of the mean {percent(mean.low)} to {percent(mean.high)} over {mean.n} seeds"
-    return f'<b title="{title}">{percent(mean.value)}</b> <span class="soft">{spread(values)}</span>'
+    return f'<b title="{title}">{percent(mean.value)}</b> <span class="soft line">{spread(values)}</span>'
 
 
 def strip(values: Sequence[float], colour: int) -> str:

@@ -80,7 +80,7 @@ def _seeds(side: Side, x: Scale, y: float, at: float | None, sheet: Sheet) -> li
     title = "" if sheet.slim else f"{side.label}: {spread(values)}"
     found += [dot(x(v), y, 2.4, f"a{side.colour} see") for v in values] if len(values) > 1 else []
     found.append(dot(x(mean), y, 4.6, f"a{side.colour}", title))
-    said = points(mean)
+    said = points(mean) + ("" if len(values) == len(side.looks) else f" in {len(values)} of {len(side.looks)}")
     room = width_of(said, strong=True) + 10
     if x(low) - room > x.start:
         return [*found, text(x(low) - 9, y + 4, said, "strong halo", "end")]
