@@ -90,7 +90,7 @@ WAYS: dict[str, Way] = {
             "task": {"use": "digits_vit"},
             "algorithm": {"use": "biasprompt_plus", "epochs": 1, "prompt_length": 4, "server_lr": 0.3},
             "pace": {**_IN_TIME["pace"], "max_staleness": 5},
-            "stop": {**_HOURS, "evaluate_every": 5},
+            "stop": {**_HOURS, "evaluate_every": 10},
         },
     ),
 }

@@ -28,9 +28,11 @@ from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import finished
 from fedfleet.app.studies.answering import Studied
 from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.runtime.seals import SEAL
 
 STUDY = "study.json"
 EXPORTS = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", STUDY)
+_NEEDED = ("name", "rows", "runs", "analyses", "target", "baseline", "equal_time_seconds", "verdict")
 _EXPLAINED = 60  # runs whose time is explained
 
 
@@ -41,13 +43,7 @@ def write_study(studied: Studied) -> Path:
 
 def report_study(folder: Path) -> Path:
     """The same from the folder alone, which holds study.json and the runs."""
-    try:
-        found: dict[str, Any] = json.loads((folder / STUDY).read_text())
-        rows = found["rows"], found["runs"], found["analyses"]
-    except (OSError, ValueError, KeyError, TypeError) as wrong:
-        raise BadInput(f"{folder / STUDY} cannot be read ({wrong}); run the study again") from None
-    del rows
-    path = folder / REPORT
+    found, path = _read(folder), folder / REPORT
     _write_reports(folder, found["runs"])
     try:
         path.write_text(study_page(found, path))
@@ -56,11 +52,27 @@ def report_study(folder: Path) -> Path:
     return path
 
 
+def told_study(folder: Path, path: Path) -> dict[str, Any]:
+    """What `fedfleet report STUDY` answers: the study's own JSON, and where its page is."""
+    return {**_read(folder), "report": str(path), "out": str(folder)}
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / STUDY).read_text())
+        missing = [key for key in _NEEDED if key not in found]
+    except (OSError, ValueError, TypeError) as wrong:
+        raise BadInput(f"{folder / STUDY} cannot be read ({wrong}); run the study again") from None
+    if missing:
+        raise BadInput(f"{folder / STUDY} cannot be read (it has no {missing[0]!r}); run the study again")
+    return found
+
+
 def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
     """Every finished run gets the report that its row leads to."""
     for run in runs:
         out = folder / run["folder"]
-        if not run["reason"] and not (out / REPORT).is_file():
+        if not run["reason"] and (out / SEAL).is_file() and not (out / REPORT).is_file():
             write_report(finished(out))
 
 
@@ -137,7 +149,7 @@ def arms_table(found: Mapping[str, Any], sides: Sequence[Side]) -> str:
         rows.append([
             escape(str(row["arm"])), mean("accuracy", row["accuracy"]), "-" if sd is None else f"{100 * sd:.1f}",
             *([mean("accuracy", row["accuracy_at_equal_time"])] if equal else []),
-            *([difference("accuracy", against) if against else "is the baseline", chance(against["p_holm"]) if against else ""] if baseline else []),
+            *([difference("accuracy", against) if against else "is the baseline", escape(chance(against["p_holm"])) if against else ""] if baseline else []),
             *([escape(time_to(side.looks, target)) if side else "-"] if target else []),
             (seed_links(side.looks) if side else "none") + (f" ({row['failed']} of {row['runs']} failed)" if row["failed"] else ""),
         ])  # fmt: skip

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from fedfleet.app.demo.study import always_ready
+
 from fedfleet.app.fleets.sampling import sample_devices
 from fedfleet.app.pages.fleets import devices_page, histogram, hourly_availability, states_page, successes_page
 from fedfleet.core.fleet import take_devices

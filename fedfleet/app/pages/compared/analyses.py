@@ -182,7 +182,7 @@ def _tests(found: Answer) -> str:
         Head("common seeds"),
     ]  # fmt: skip
     rows = [
-        [escape(str(r["arm"])), difference(name, r), chance(r["p"]), chance(r["p_holm"]), str(r["n"])]
+        [escape(str(r["arm"])), difference(name, r), escape(chance(r["p"])), escape(chance(r["p_holm"])), str(r["n"])]
         for r in found["table"]
     ]
     return html_table(heads, rows)

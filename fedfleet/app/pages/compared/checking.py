@@ -28,8 +28,8 @@ def how_to_check(
     return (
         "<h2>How to check it</h2>"
         + (folded("What differs between the runs", differences(names, differs)) if differs else "")
-        + folded("Digests of the journals", f"<pre>{escape(pre)}</pre>")
-        + folded("Commands", f"<pre>{escape(chr(10).join(commands))}</pre>")
+        + (folded("Digests of the journals", f"<pre>{escape(pre)}</pre>") if pre else "")
+        + (folded("Commands", f"<pre>{escape(chr(10).join(commands))}</pre>") if commands else "")
     )
 
 
@@ -57,6 +57,8 @@ def _values(values: Sequence[Any]) -> str:
 
 def commands_for(folders: Sequence[Path]) -> list[str]:
     """What to type: replay one run, explain it, change it and compare."""
+    if not folders:
+        return []
     first = folders[0]
     both = " ".join(str(f) for f in folders[:2])
     return [

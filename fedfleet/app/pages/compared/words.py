@@ -13,14 +13,16 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 
 
 def points(share: float | None) -> str:
-    """A share of one as whole per cent; a tenth only where that is needed to be true.
+    """A share of one as whole per cent, which says all only of all and none only of none.
 
-    >>> points(0.947), points(0.0), points(0.998), points(None)
-    ('95 %', '0 %', '99.8 %', '-')
+    >>> points(0.947), points(0.0), points(0.998), points(0.001), points(None)
+    ('95 %', '0 %', 'over 99 %', 'under 1 %', '-')
     """
     if share is None:
         return "-"
-    return f"{100 * share:.0f} %" if share <= 0.994 or share == 1 else f"{100 * share:.1f} %"
+    if 0 < share <= 0.005:
+        return "under 1 %"
+    return "over 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"
 
 
 def time(seconds: float) -> str:
