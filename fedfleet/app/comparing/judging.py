@@ -45,8 +45,10 @@ def single(arm: Arm) -> Arm:
 
 
 def equal_time(arms: Sequence[Arm]) -> float | None:
-    """The end of the shortest run, in virtual seconds; runs that never evaluated a model do not count."""
-    return min((run.end for arm in arms for run in arm.runs if len(run.accuracy)), default=None)
+    """The end of the shortest run, in virtual seconds; runs that made no model, or evaluated none, do not count."""
+    return min(
+        (run.end for arm in arms for run in arm.runs if run.first is not None and len(run.accuracy)), default=None
+    )
 
 
 def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True) -> Moment:
@@ -75,13 +77,13 @@ def standing(arm: Arm, seconds: float | None) -> Standing:
         return Standing(arm.name, None, {}, None, missing, nothing)
     mean = mean_of(list(found.values()), least=0.0, most=1.0)
     tested = min((run.tested for run in arm.runs if run.tested), default=0)
-    return Standing(arm.name, mean, found, test_error(mean.value, tested) if tested else None, missing, nothing)
+    return Standing(arm.name, mean, found, sampling_error(mean.value, tested) if tested else None, missing, nothing)
 
 
-def test_error(share: float, tested: int) -> float:
+def sampling_error(share: float, tested: int) -> float:
     """The test set's own +- (95 %): what another draw of so many samples would change, by Wilson's interval.
 
-    >>> round(test_error(0.9, 360), 3)
+    >>> round(sampling_error(0.9, 360), 3)
     0.031
     """
     z = _NORMAL
@@ -96,11 +98,11 @@ def _pairs(leader: Standing, others: Sequence[Standing]) -> tuple[Pair, ...]:
 
 
 def _won(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair]) -> bool:
-    """Does the leader beat every other arm? One that has no model at all is beaten by any; one of which runs are missing is not."""
-    bare = [s for s in standings if s.nothing]
-    if any(s.missing for s in standings if not s.nothing):
+    """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not judged."""
+    bare = [s for s in standings if s.nothing and s.mean is None]
+    if any(s.missing for s in standings if s not in bare):
         return False
-    if any(s.missing < LEAST_SEEDS for s in bare) or len(leader.by_seed) < LEAST_SEEDS:
+    if leader.nothing or min(len(leader.by_seed), *(s.missing for s in bare), LEAST_SEEDS) < LEAST_SEEDS:
         return False
     return all(clear(pair) for pair in pairs)
 

@@ -28,6 +28,7 @@ class Compared:
     first: float | None  # virtual seconds of its first model; None: it made none
     tested: int  # samples in the central test set; 0: it was never asked
     digest: str  # of the journal
+    served: bool = False  # over a network, so that its seconds are real ones
 
     @property
     def task(self) -> str:
@@ -49,7 +50,7 @@ class Standing:
     """What an arm had reached at a moment: its mean over seeds, each seed's accuracy, and the test set's own +- of one run.
 
     `missing` counts runs of which no accuracy is known at that moment; mean and test are None if that is all of them. `nothing`:
-    not one of its runs had made a model by then.
+    not one of its runs had made a model by then, so that its accuracy is that of the first weights.
     """
 
     arm: str

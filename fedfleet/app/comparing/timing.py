@@ -13,15 +13,17 @@ _SHARE, _GRID = 0.9, 20  # of the best accuracy, down to a twentieth
 
 
 def chosen_target(arms: Sequence[Arm], standings: Sequence[Standing], asked: float | None) -> float | None:
-    """The accuracy to time: as asked, else what all specs stop at, else nine tenths of the best mean at the end, rounded
-    down to 5 %. None if nothing was evaluated."""
+    """The accuracy to time: as asked, else what all specs stop at if a run got there, else nine tenths of the best mean at the end,
+    rounded down to 5 %. None if nothing was evaluated."""
     if asked is not None:
         if not 0 < asked <= 1:
             raise BadInput(f"--target {asked:g} must be a share above 0 and at most 1, such as 0.8")
         return asked
-    specs = {run.table["stop"].get("target_accuracy") for arm in arms for run in arm.runs}
-    if len(specs) == 1 and None not in specs:
-        return float(specs.pop())
+    runs = [run for arm in arms for run in arm.runs]
+    specs = {run.table["stop"].get("target_accuracy") for run in runs}
+    common = specs.pop() if len(specs) == 1 else None
+    if common is not None and any(time_to(run, common).reached for run in runs):
+        return float(common)
     best = max((s.mean.value for s in standings if s.mean), default=None)
     return None if best is None else max(1, math.floor(_SHARE * best * _GRID + 1e-9)) / _GRID
 

@@ -27,7 +27,7 @@ def sentence(
             "test sets say nothing about each other."
         )
     if at_equal is None:
-        return "There is nothing to judge: none of these runs has evaluated a model."
+        return "There is nothing to judge: none of these runs has made a model and evaluated it."
     if len(arms) == 1:
         return _alone(arms[0], each[0], at_end)
     if sum(s.mean is not None for s in at_end.standings) == 1:
@@ -68,7 +68,7 @@ def _only(at_end: Moment, winner: str | None) -> str:
     there = next(s for s in at_end.standings if s.mean is not None)
     others = _listed([s.arm for s in at_end.standings if s.mean is None])
     bare = all(s.nothing for s in at_end.standings if s.mean is None)
-    reached = f"reached {percent(there.mean.value if there.mean else None)}{_between(there)}"
+    reached = f"reached {percent(_value(there))}{_between(there)}"
     what = "made no model" if bare else "evaluated no model"
     if winner is not None:
         return f"The winner is {there.arm}: it {reached} over {len(there.by_seed)} seeds, and {others} {what} at all."
@@ -112,12 +112,14 @@ def _lead(found: Moment) -> str:
     pairs = [p for p in found.pairs if p.paired is not None]
     bare = [s.arm for s in found.standings if s.nothing]
     unknown = [s.arm for s in found.standings if s.mean is None and not s.nothing]
-    more = f", and {_listed(bare)} had no model" if bare else ""
+    more = f", and {_listed(bare)} had no model yet" if bare else ""
     more += f", and of {_listed(unknown)} nothing is known" if unknown else ""
     if not pairs:
         first = next(s for s in found.standings if s.arm == found.leader)
-        return f"{found.leader} has {percent(first.mean.value if first.mean else None)}{_between(first)}{more}"
+        return f"{found.leader} has {percent(_value(first))}{_between(first)}{more}"
     near = min(pairs, key=lambda p: p.paired.difference if p.paired else 0.0)
+    if near.paired and near.paired.difference == near.paired.low == near.paired.high == 0:
+        return f"{near.leader} and {near.other} are equal on each of {near.paired.n} common seeds{more}"
     rest = f", nearest of {len(found.pairs)}," if len(found.pairs) > 1 else ""
     return f"{near.leader} leads {near.other}{rest} by {points(near)}{more}"
 
@@ -136,11 +138,8 @@ def points(pair: Pair) -> str:
 
 def _ranked(standings: Sequence[Standing]) -> str:
     """Arms from the best down, with their accuracies."""
-    known = sorted((s for s in standings if s.mean), key=lambda s: -(s.mean.value if s.mean else 0.0))
-    said = [
-        f"{s.arm} {'has' if i == 0 else ''} {percent(s.mean.value if s.mean else None)}".replace("  ", " ")
-        for i, s in enumerate(known)
-    ]
+    known = sorted((s for s in standings if s.mean), key=lambda s: -_value(s))
+    said = [f"{s.arm} {'' if i else 'has '}{percent(_value(s))}{_bare(s)}" for i, s in enumerate(known)]
     said += [f"{s.arm} {'no model yet' if s.nothing else 'no evaluation yet'}" for s in standings if s.mean is None]
     return _listed(said)
 
@@ -158,6 +157,9 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
         said.append(f"made no model: {_listed(bare)}")
     if silent:
         said.append(f"made models and evaluated none: {_listed(silent)}")
+    served = [r.name for r in runs if r.served]
+    if served:
+        said.append(f"served over a network, so that time is real there and not virtual: {_listed(served)}")
     said += _repeated(arms, each)
     sizes = sorted({r.tested for r in runs if r.tested})
     if len(sizes) > 1:
@@ -194,14 +196,18 @@ def _noise(at_end: Moment) -> list[str]:
         for s in at_end.standings
         if s.mean and s.mean.high is not None and s.mean.low is not None
     ]
-    if not tests:
+    if not tests or not spreads:  # of one seed the verdict itself says it
         return []
-    seeds = (
-        f", that of the mean over seeds up to ± {100 * max(spreads):.1f}"
-        if spreads
-        else ", that of the seeds is unknown with one"
-    )
+    seeds = f", that of the mean over seeds up to ± {100 * max(spreads):.1f}"
     return [f"the test set's own uncertainty is up to ± {100 * max(tests):.1f} points (95 %){seeds}"]
+
+
+def _value(found: Standing) -> float:
+    return 0.0 if found.mean is None else found.mean.value
+
+
+def _bare(found: Standing) -> str:
+    return " (the first weights, no model yet)" if found.nothing else ""
 
 
 def _fewest(found: Moment) -> int:

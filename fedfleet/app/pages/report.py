@@ -64,7 +64,7 @@ def _rendered(folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Ev
     found, served = attributed_run(folder)
     seen = None if served else hindsight(spec, events, task_table(events))
     return render(
-        spec.name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), found if found.virtual_seconds > 0 else None,
+        folder.resolve().name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), found if found.virtual_seconds > 0 else None,
         seen=seen, hard=None if served or seen is None else measured(spec, seen, task_table(events), int(metrics["rounds"])),
         ended=ended,
     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fedfleet.app.comparing.judging import verdict
-from fedfleet.app.comparing.record import Arm as Compared_arm
+from fedfleet.app.comparing.record import Arm as ComparedArm
 from fedfleet.app.spec.record import TABLES
 from fedfleet.app.studies.asking import Analysis
 from fedfleet.app.studies.file import Study
@@ -41,13 +41,15 @@ def rows_of(study: Study, cells: Sequence[Ran], aims: Aims) -> list[Row]:
 
 
 def conclusion(cells: Sequence[Ran]) -> str:
-    """The verdict over all arms in one sentence, and what failed in another."""
-    groups = arms_of(cells)
-    arms = [Compared_arm(name, {}, tuple(ran.run for ran in mine if ran.run)) for name, mine in groups.items()]
-    there = [arm for arm in arms if arm.runs]
-    said = [verdict(there).sentence] if there else []
+    """The verdict over the runs that made a model, in one sentence; what failed, in another."""
+    groups = {name: tuple(ran.run for ran in mine if ran.good and ran.run) for name, mine in arms_of(cells).items()}
+    arms = [ComparedArm(name, {}, runs) for name, runs in groups.items() if runs]
+    said = [verdict(arms).sentence] if arms else []
     failed = sum(not ran.good for ran in cells)
-    said += [f"{failed} of {len(cells)} runs made no model: {_most_common(cells)}."] if failed else []
+    if failed:
+        most = _most_common([ran.reason for ran in cells if ran.reason])
+        left = ", and the comparison is among the others" if arms else ""
+        said.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
     return " ".join(said)
 
 
@@ -231,6 +233,5 @@ def _titled(asked: Analysis) -> str:
             return f"{s['metric']} against the baseline on common seeds"
 
 
-def _most_common(cells: Sequence[Ran]) -> str:
-    reasons = [ran.reason for ran in cells if ran.reason]
+def _most_common(reasons: Sequence[str]) -> str:
     return max(reasons, key=lambda why: (reasons.count(why), why)).rstrip(".")

@@ -40,6 +40,10 @@ class Cell:
 
 def by_name(table: dict[str, Any], name: str) -> tuple[Spec, Own | None]:
     """The spec of a table whose task has a name."""
+    if table.get("task") == {"use": "own"}:
+        raise BadInput(
+            "model and data of this study were given in Python; go on there with fedfleet.study(.., model=.., data=..)"
+        )
     return resolve(table, name), None
 
 

@@ -22,6 +22,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.runtime.files import write_whole
 
 Row = Mapping[str, Any]
+# What follows from the journals alone; wall.csv does not.
+TABLES = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", "study.json")
 _PARTS = ("value", "sd", "low", "high")
 _OF_A_RUN = (
     "accuracy", "accuracy_at_equal_time", "virtual_seconds", "rounds", "commits", "bytes_up", "bytes_down", "time_to_target",

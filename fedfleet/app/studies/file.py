@@ -26,11 +26,13 @@ from typing import Any
 
 from fedfleet.app.spec import read_table, with_values
 from fedfleet.app.spec.record import TABLES
+from fedfleet.app.spec.resolving import DEFAULTS
 from fedfleet.app.studies.asking import Analysis, ShareOfBest, checked_analysis, checked_target, target_of
 from fedfleet.core.errors import BadInput, nearest
 
 KEYS = ("name", "base", "seeds", "baseline", "target", "grid", "runs", "scale", "analysis")
 _MOST_SEEDS = 10_000
+_PARTS = {*DEFAULTS, "edge", "world.users", "world.faults"}  # what a bare name may stand for
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,27 +223,29 @@ def _runs(given: Any) -> list[Arm]:
 
 
 def _arms(grid: Sequence[Mapping[str, Any]], runs: Sequence[Arm]) -> list[Arm]:
-    points = [(", ".join(f"{k}={worded(v)}" for k, v in point.items()), point) for point in grid]
-    if not runs:
-        return [Arm(words or "base", point) for words, point in points]
-    both = [
-        (", ".join(filter(None, (arm.name, words))), {**arm.settings, **point})
-        for arm in runs
-        for words, point in points
-    ]
-    return [Arm(name, settings) for name, settings in both]
+    """The named runs, each at every point of the grid; a table sets its keys, whether it stands in a run or in a grid."""
+    found: list[Arm] = []
+    for arm in runs or [Arm("")]:
+        for point in grid:
+            words = ", ".join(f"{key}={worded(value)}" for key, value in point.items())
+            found.append(
+                Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flattened(point)})
+            )
+    return found
 
 
 def flattened(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Nested tables as dotted keys; lists and empty tables are values.
+    """Nested tables as dotted keys; lists and empty tables are values, and a bare name of a part is its `use`.
 
-    >>> flattened({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5})
-    {'pace.use': 'deadline', 'pace.seconds': 60.0, 'stop.rounds': 5}
+    >>> flattened({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5, "choose": "oort"})
+    {'pace.use': 'deadline', 'pace.seconds': 60.0, 'stop.rounds': 5, 'choose.use': 'oort'}
     """
     found: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping) and value:
             found |= flattened(value, f"{path}{key}.")
+        elif isinstance(value, str) and f"{path}{key}" in _PARTS:
+            found[f"{path}{key}.use"] = value
         else:
             found[f"{path}{key}"] = value
     return found

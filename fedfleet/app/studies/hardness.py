@@ -16,7 +16,7 @@ _DEADLINE, _COHORT = 120.0, 10  # where the pacing of a run has none
 def hardness(spec: Spec, name: str) -> float:
     """One of the six metrics of the fleet that this spec draws."""
     world, pace = spec.table()["world"], spec.pace
-    seed = spec.table().get("seeds", {}).get("fleet", spec.seed)
+    seed = spec.fleet_seed
     settings = Settings(
         k=pace.get("cohort", _COHORT),
         rounds=_ROUNDS,

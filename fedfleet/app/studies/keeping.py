@@ -68,7 +68,7 @@ def ran(cell: Cell, out: Path, failure: str | None = None) -> Ran:
 def _no_model(metrics: Mapping[str, Any]) -> str:
     failed: dict[str, int] = metrics["failed_rounds"]
     most = max(failed, key=lambda why: (failed[why], why), default=None)
-    why = f", most often because of {most}" if most else ""
+    why = f" (most often: {most})" if most else ""
     return (
         f"no model was made in {metrics['rounds']} rounds and {span(metrics['virtual_seconds'])} of virtual time{why}"
     )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
-import fedfleet
 from fedfleet.app.runs import perform
 from fedfleet.app.studies.expanding import Cell
 from fedfleet.app.studies.joining import groups
@@ -18,7 +16,7 @@ from fedfleet.app.studies.working import COMMAND, piece_of, told_by, work
 from fedfleet.runtime.crew import Body, Said, Tell, answered, crew
 
 LOG = "workers.log"
-_TOGETHER = 32  # runs that advance together at most: all of their models lie in memory
+_HERE = Path(__file__).parents[3]  # what this package lies in
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +61,10 @@ def carried_out(
     own, rest = [i for i in left if cells[i].own], [i for i in left if not cells[i].own]
     for i in own:
         _mine(cells[i], outs[i], i, log, heard)
-    together = [[rest[i] for i in group] for group in groups([cells[i].spec for i in rest])]
-    parts = dealt(together, means.workers)
+    parts = [[rest[i] for i in group] for group in groups([cells[i].spec for i in rest], workers=means.workers or 1)]
     given_up = _parts(cells, outs, parts, means, log, heard)
     _parts(cells, outs, [[i] for part in given_up for i in part], means, log, heard)  # alone, to find out which it is
     return failures
-
-
-def dealt(together: Sequence[Sequence[int]], workers: int) -> list[list[int]]:
-    """Groups cut so that every worker has something, and none too much at once.
-
-    >>> dealt([[0, 1, 2, 3, 4], [5]], 2)
-    [[0, 1, 2], [3, 4], [5]]
-    """
-    most = max(1, min(_TOGETHER, math.ceil(sum(map(len, together)) / max(1, workers))))
-    return [list(group[a : a + most]) for group in together for a in range(0, len(group), most)]
 
 
 def _parts(
@@ -115,7 +102,7 @@ def _said(pieces: Sequence[Body], means: Means, log: Path, passed_on: Callable[[
         yield from errands(work, pieces, workers=means.workers or None, address=means.address)
     elif means.workers > 1:
         # Wherever we were found, a worker finds us too.
-        here = os.pathsep.join(filter(None, (str(Path(fedfleet.__file__).parents[1]), os.environ.get("PYTHONPATH"))))
+        here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
         yield from crew(COMMAND, pieces, means.workers, log=log, env={**os.environ, "PYTHONPATH": here})
     else:
         for k, piece in enumerate(pieces):

@@ -12,6 +12,7 @@ from typing import Any
 from fedfleet.app.runs.folder import Finished
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.studies.joining import perform_joined
+from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed, RunEnded
 from fedfleet.runtime.crew import attend
 
@@ -37,7 +38,11 @@ def work(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[
     """Perform the runs of a piece, and tell on the way how far they are; the answer says why each failed, "" if it did not."""
     specs = [resolve(tomllib.loads(run["text"]), run["name"]) for run in piece["runs"]]
     found = perform_joined(specs, [Path(run["out"]) for run in piece["runs"]], watch=told_by(tell), resume=True)
-    return {"failures": ["" if isinstance(one, Finished) else str(one) for one in found]}
+    return {"failures": ["" if isinstance(one, Finished) else _why(one) for one in found]}
+
+
+def _why(wrong: Exception) -> str:
+    return str(wrong) if isinstance(wrong, FedFleetError) else f"{type(wrong).__name__}: {wrong}"
 
 
 def told_by(tell: Callable[[dict[str, Any]], None]) -> Callable[[int, Sequence[Event]], None]:

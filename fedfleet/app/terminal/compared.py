@@ -54,7 +54,8 @@ def _reached(standing: dict[str, Any] | None) -> str:
         return "no model" if standing is not None and standing["nothing"] else "-"
     mean = standing["mean"]
     between = "" if mean["low"] is None else f" ({100 * mean['low']:.1f} to {100 * mean['high']:.1f})"
-    return f"{percent(mean['value'])}{between}" + (f", {standing['missing']} without" if standing["missing"] else "")
+    lacking = ", no model" if standing["nothing"] else f", {standing['missing']} without" if standing["missing"] else ""
+    return f"{percent(mean['value'])}{between}{lacking}"
 
 
 def _took(timed: dict[str, Any] | None) -> str:

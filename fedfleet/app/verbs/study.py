@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -33,31 +33,18 @@ def study(
 ) -> None:
     """Run every arm of a study with every seed, and compare them: tables, analyses and one page. What is finished stays."""
     from fedfleet.app.pages.studied import with_pages
+    from fedfleet.app.studies.answering import asked_for, place_of
     from fedfleet.app.studies.answering import study as carry_out
     from fedfleet.app.studies.running import Means
 
     means = Means(workers or 0, ray=ray or ray_address is not None, address=ray_address)
     try:
-        done = with_pages(carry_out(file, scale=scale, out=out, means=means, quiet=as_json))
+        asked = asked_for(file, scale)
+        done = with_pages(carry_out(asked, out or place_of(asked), means=means, quiet=as_json))
     except KeyboardInterrupt:
         raise Interrupted("interrupted; what has been run is kept: say the same again to go on") from None
-    answer(done.answer(), as_json, lambda found: _shown(found, done))
+    answer(done.answer(), as_json, lambda _: str(done))
     for note in done.notes:
         say(note)
     if done.failed == len(done.cells):
         raise typer.Exit(1)  # a study of which no run made a model is a failed one
-
-
-def _shown(found: dict[str, Any], done: Any) -> str:
-    from fedfleet.app.studies.tables import aligned, shown_table
-
-    table = aligned(*shown_table(done.rows, done.study.baseline, done.aims))
-    reasons = [
-        f"{row['arm']}: {why} ({n} of {row['runs']} runs)" for row in done.rows for why, n in row["reasons"].items()
-    ]
-    runs = (
-        f"{found['runs']} runs, {found['cached']} of them from before" if found["cached"] else f"{found['runs']} runs"
-    )
-    return "\n".join(
-        [found["verdict"], "", table, *reasons, "", f"{runs}; tables: {found['out']}; page: {found['page']}"]
-    )

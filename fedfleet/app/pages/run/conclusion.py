@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedfleet.app.pages.run.facts import NEVER, TOOK, Facts, give_or_take, rounds_of, tested
+from fedfleet.app.pages.run.facts import NEVER, TOOK, Facts, give_or_take, judged_on, rounds_of
 from fedfleet.app.pages.run.lateness import deadline_to_try, lateness
 from fedfleet.app.pages.run.words import duration, many, part_of, per_cent
 from fedfleet.app.terminal.text import size, span
-from fedfleet.measure.attribution.ledger import FAILED, UNKNOWN
+from fedfleet.measure.attribution.ledger import FAILED, REACHABILITY, UNKNOWN
 from fedfleet.measure.attribution.sentences import sentence, share
 from fedfleet.measure.failures import cure, failures
 
 _FEW = 0.9  # of all: where fewer take part, the title says how many
 _RISING = 0.02  # accuracy that was won over the last fifth of the evaluations, to say that it still rose
 _FELL = 0.02  # below the best, to say what the best was
+_MOST = 0.5  # of the time: a cause that held a run back on its own
 _OFTEN = 0.1  # of tasks or rounds: what happens less often held nothing back
 
 
@@ -86,11 +87,11 @@ def _cost(f: Facts) -> str:
 
 def _held_back(f: Facts) -> str:
     """At most two of what stood in the way: late reports, people never asked, failed rounds, waiting."""
-    said = [s for s in (_failed(f), _late(f), _unreached(f)) if s][:2]
+    said = [s for s in (_failed(f), _late(f), _waiting(f), _unreached(f)) if s][:2]
     if said:
         return f"What stood in the way: {', and '.join(said)}."
     if f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
-        return sentence(f.attribution)
+        return sentence(f.attribution).replace("clients", f.people).replace("client ", f"{f.person} ")
     return ""
 
 
@@ -122,8 +123,18 @@ def _late(f: Facts) -> str:
     return f"{late:,} of {ended:,} reports {limit}{by}"
 
 
+def _waiting(f: Facts) -> str:
+    """Waiting for somebody to come into reach, where that is most of the time."""
+    found = f.attribution
+    if found is None or found.causes[REACHABILITY] < _MOST * found.virtual_seconds:
+        return ""
+    return (
+        f"{share(found.causes[REACHABILITY], found.virtual_seconds)} of the time went by until devices could be reached"
+    )
+
+
 def _unreached(f: Facts) -> str:
-    if f.never < _OFTEN * f.clients or not f.never:
+    if f.never <= _OFTEN * f.clients or not f.never:
         return ""
     h = f.hindsight
     if h is not None and h.every and h.looks:
@@ -135,7 +146,7 @@ def _unreached(f: Facts) -> str:
 
 def keys_of(f: Facts) -> list[tuple[str, str, str]]:
     """The six key figures: (value, what it is, gloss); ! marks an alarm."""
-    m, total = f.metrics, tested(f.events)
+    m, total = f.metrics, judged_on(f.events)
     accuracy = m["accuracy"]
     off = f", ±{100 * give_or_take(accuracy, total):.0f}" if accuracy is not None and total else ""
     alarm = "!" if _no_better(f) or (accuracy is not None and m["best_accuracy"] - accuracy >= 0.05) else ""
@@ -204,15 +215,17 @@ def _more_rounds(f: Facts) -> str:
     if len(seen) < 10 or f.metrics.get("stopped_by") not in ("rounds", "commits", None):
         return ""
     tail = len(seen) // 5
-    before, last = float(np.mean(seen[-2 * tail : -tail])), float(np.mean(seen[-tail:]))
-    if last - before < _RISING:
+    fifths = [float(np.mean(seen[i * tail : (i + 1) * tail])) for i in range(len(seen) // tail - 1)]
+    last = float(np.mean(seen[-tail:]))
+    if last - max(fifths) < _RISING:
         return ""
-    return f"More rounds (stop.rounds): over the last {span(float(at[-1] - at[-tail]))} accuracy was {100 * (last - before):.0f} points higher than over as many evaluations before."
+    over = span(float(at[-1] - at[-tail]))
+    return f"More rounds (stop.rounds): over the last {over} accuracy was {100 * (last - max(fifths)):.0f} points higher than over any fifth of the evaluations before."
 
 
 def how_sure(f: Facts) -> str:
     """What one run cannot tell."""
-    accuracy, total = f.metrics["accuracy"], tested(f.events)
+    accuracy, total = f.metrics["accuracy"], judged_on(f.events)
     if accuracy is None or not total:
         return ""
     return f"One run with one seed. The ±{100 * give_or_take(accuracy, total):.0f} points are what {total:,} test samples leave open; another seed may end elsewhere."

@@ -109,7 +109,7 @@ def colour_of(name: str) -> int:
     return next((colour for word, colour in known.items() if word in name.lower()), 1)
 
 
-def tested(events: Sequence[Event]) -> int:
+def judged_on(events: Sequence[Event]) -> int:
     """How many samples the last central evaluation saw."""
     return next((e.total for e in reversed(events) if isinstance(e, Evaluated) and e.total), 0)
 

@@ -55,7 +55,7 @@ def _reach(f: Facts) -> str:
     y = Along(
         floor * 0.8,
         min(float(h.ready.max()) * 1.3, 1.05),
-        _shares(floor),
+        _shares(floor, float(h.ready.max()) * 1.3),
         f"reachable, share of {_horizon(h.horizon)}",
         log=True,
     )
@@ -95,7 +95,7 @@ def _speed_axis(mbps: Floats) -> Along:
     return Along(low - pad, high + pad, [(said_number(t), t) for t in ticks(low - pad, high + pad)], label)
 
 
-def _shares(floor: float) -> Ticks:
+def _shares(floor: float, top: float) -> Ticks:
     known = (
         ("0.1 %", 0.001),
         ("0.3 %", 0.003),
@@ -105,7 +105,7 @@ def _shares(floor: float) -> Ticks:
         ("30 %", 0.3),
         ("100 %", 1.0),
     )
-    return [(said, value) for said, value in known if value >= floor * 0.8]
+    return [(said, value) for said, value in known if floor * 0.8 <= value <= top]
 
 
 def needed_speed(f: Facts) -> tuple[float, str] | None:
@@ -190,6 +190,7 @@ def _durations(f: Facts) -> str:
         for i in chosen.tolist()
     ]  # fmt: skip
     half = fast_half(found)
+    hatched = " Hatched: nothing was used, and it needs at least so long." if (found.used == 0).any() else ""
     finding = f"A task takes {plain(low)} to {plain(high)}." + (
         f" The faster half of {f.people} gave {per_cent(half)} of the reports that were used."
         if half is not None
@@ -201,6 +202,6 @@ def _durations(f: Facts) -> str:
     )
     some = f" {len(chosen):,} of {len(found.clients):,} are drawn." if len(chosen) < len(found.clients) else ""
     return figure(
-        "How often work was used, by how long it takes", f"A dot is one {f.person}. Hatched: nothing was used, and it needs longer than this.{some}",
+        "How often work was used, by how long it takes", f"A dot is one {f.person}.{hatched}{some}",
         *both(lambda sheet: dots(points, sheet, x, y, height=210)), finding, note=finding + unseen,
     )  # fmt: skip

@@ -124,12 +124,12 @@ def _curve(seconds: Floats, marks: list[tuple[float, str]], sheet: Sheet, colour
     kept = np.unique(np.linspace(0, len(known) - 1, min(len(known), 300)).astype(np.int64)).tolist()
     run = "".join(f"H{x(float(known[i])):.1f}V{y((i + 1) / len(seconds)):.1f}" for i in kept)
     found.append(f'<path d="M{x(low):.1f} {y(0):.1f}{run}" class="line s{colour}"/>')
+    found += [line(x(at), y(_back(seconds, at)), x(at), base, "ref") for at, _ in marks]
     for i, (at, name) in enumerate(marks):
         share = _back(seconds, at)
         told = f"{name + ' ' if name else ''}{duration(at)}: {per_cent(share)}"
         told += "" if sheet.slim else " of the work is back"
         place = x(at)
-        found.append(line(place, y(share), place, base, "ref"))
         found.append(dot(place, y(share), 4, f"a{colour}"))
         fits = place + 12 + width_of(told, strong=True) <= sheet.width
         drop = 16 if i and abs(y(share) - y(_back(seconds, marks[0][0]))) < 22 else 5

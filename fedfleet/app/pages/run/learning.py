@@ -16,6 +16,7 @@ from fedfleet.core.records import FOLDED, Floats
 from fedfleet.measure.learning import Curve
 
 _FALL = 0.1  # accuracy that is lost between two evaluations, to be spoken of
+_LEARNT = 0.75  # of the best accuracy: before that, falls are the noise of beginnings
 _UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -30,12 +31,12 @@ class Fall:
 
 
 def deepest_fall(curve: Curve) -> Fall | None:
-    """From the peak before it to its lowest point; None if it is less than ten points."""
+    """From the peak before it to its lowest point; None if it is less than ten points, or while there was little to lose yet."""
     seen = curve.accuracy
     if len(seen) < 3:
         return None
     peaks = np.maximum.accumulate(seen)
-    bottom = int(np.argmax(peaks - seen))
+    bottom = int(np.argmax(np.where(peaks >= _LEARNT * peaks[-1], peaks - seen, -1.0)))
     if peaks[bottom] - seen[bottom] < _FALL:
         return None
     top = int(np.flatnonzero(seen[: bottom + 1] == peaks[bottom])[-1])
@@ -127,9 +128,10 @@ def _over_time(f: Facts, rounds: Rounds, sheet: Sheet) -> Drawing:
 
 def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     """A column for each round at the moment it closed, a grey tick for how many were asked; failed rounds by name if they are few."""
-    highest = int(max(rounds.used.max(initial=1), rounds.asked.max(initial=1)))
+    wave_by_wave = bool((rounds.asked >= rounds.used).all())  # else those who report were asked in another round
+    highest = int(max(rounds.used.max(initial=1), rounds.asked.max(initial=1) if wave_by_wave else 1))
     y = Scale(0.0, highest, 78.0, 24.0)
-    wanted = f" of up to {highest:,} asked" if (rounds.asked >= rounds.used).all() else ""
+    wanted = f" of up to {highest:,} asked" if wave_by_wave else ""
     found = [text(0, 12, f"reports used in each round{wanted}"), line(x.start, y.start, x.end, y.start, "axis")]
     found += [text(x.start - 7, y(v) + 4, said, anchor="end") for said, v in numbers(highest, 2)]
     order = np.unique(np.linspace(0, len(rounds.number) - 1, min(len(rounds.number), 420)).astype(np.int64)).tolist()

@@ -113,7 +113,7 @@ def _groups(f: Facts) -> list[Group]:
         if h is not None and h.every and not h.reached[f.kind == NEVER].any()
         else ""
     )
-    late = f"asked {many(int(f.asked[f.kind == LATE].sum()), 'time')}, for nothing"
+    late = many(int(f.asked[f.kind == LATE].sum()), "time")
     rows = (
         (f.took, "took part", f"used {many(int(f.used.sum()), 'time')}"),
         (f.late_only, "asked for nothing", late),
@@ -129,7 +129,7 @@ def _groups(f: Facts) -> list[Group]:
 def whose_data(f: Facts) -> str:
     """How many samples lie with those who took part, and with the others."""
     h = f.hindsight
-    if h is None or not h.samples.sum():
+    if h is None or not h.samples.sum() or f.took == f.clients:
         return ""
     total = int(h.samples.sum())
     rows = list[Bar]()

@@ -59,17 +59,17 @@ class Shown:
 
 
 def shown_rounds(f: Facts) -> list[Shown]:
-    """The best (most of those asked were used, then the shortest), the usual and the worst, as far as they differ."""
-    telling = telling_rounds(f.events)
-    rounds = rounds_of(f.events)
+    """The best (most of those asked were used, then the shortest), the usual (of median length, then of median use) and the worst,
+    as far as they differ."""
+    telling, rounds = telling_rounds(f.events), rounds_of(f.events)
     made = np.flatnonzero(~rounds.failed & (rounds.asked > 0))
     if len(made) > 2:
-        opened = np.concatenate([[0.0], np.array(rounds.closed)[:-1]])
-        length = np.array(rounds.closed) - opened
+        length = np.diff(np.array(rounds.closed), prepend=0.0)[made].round(6)
         share = rounds.used[made] / np.maximum(rounds.asked[made], 1)
-        best = int(rounds.number[made[np.lexsort((made, length[made], -share))[0]]])
-        if best not in telling.values():
-            telling = {"best": best, **telling}
+        usual = int(rounds.number[made[np.lexsort((made, share, length))[(len(made) - 1) // 2]]])
+        best = int(rounds.number[made[np.lexsort((made, length, -share))[0]]])
+        worst = {word: number for word, number in telling.items() if word == "worst" and number not in (usual, best)}
+        telling = {"usual": usual, **worst} if usual == best else {"best": best, "usual": usual, **worst}
     return [Shown(word, anatomy(f.events, f.tasks, number, most=MOST)) for word, number in telling.items()]
 
 
