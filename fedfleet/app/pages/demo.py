@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
-from fedfleet.app.comparing.judging import test_error
+from fedfleet.app.comparing.judging import sampling_error
 from fedfleet.app.demo import answer, fleets, users
 from fedfleet.app.demo.fleets import DEADLINED, WAITING
 from fedfleet.app.demo.running import USERS, Done
@@ -124,7 +124,7 @@ def _caveat(done: Done) -> str:
     }
     fleet, way = max((k for k, v in values.items() if v), key=lambda k: max(values[k]) - min(values[k]))
     tested = min(run.tested for runs in done.values() for run in runs if run.tested)
-    error = max(test_error(v, tested) for mine in values.values() for v in mine)
+    error = max(sampling_error(v, tested) for mine in values.values() for v in mine)
     return tight(
         f'<p class="aside"><b>How sure? {capital(count(len(fleets.SEEDS), "seed"))} <abbr title="{SEED}">each</abbr>, so only large '
         f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {spread(values[fleet, way])}, by seeds alone. The {tested:,} test "
