@@ -148,25 +148,17 @@ def shown_measures(answer: dict[str, Any]) -> str:
 
 
 def shown_demo(answer: dict[str, Any]) -> str:
-    """The demo's results as three tables, and where its report is."""
-    lines = [
-        f"{'fleet':<10} {'pacing':<10} {'accuracy':>9} {'virtual time':>14} {'failed rounds':>14} {'never took part':>16}"
-    ]
+    """The demo's finding, its answer, a row for each way to train on each fleet, and where its page is."""
+    lines = [answer["finding"], "", answer["answer"], ""]
+    lines.append(
+        f"{'fleet':<8} {'way to train':<18} {'after the hours':>16} {'at the end':>11} {'total time':>11} {'never took part':>16}"
+    )
     lines += [
-        f"{r['fleet']:<10} {r['pace']:<10} {percent(r['accuracy']):>9} {span(r['virtual_seconds']):>14} {r['rounds_failed']:>14} "
-        f"{r['never']:>16}"
-        for r in answer["runs"]
+        f"{r['fleet']:<8} {r['method']:<18} {percent(r['accuracy_at_equal_time']):>16} {percent(r['accuracy']):>11} "
+        f"{span(r['virtual_seconds']):>11} {r['never']:>16.0f}"
+        for r in answer["ways"]
     ]
-    lines += ["", f"{'users, method':<22}  {'accuracy':>8}  {'virtual time':>13}"]
-    lines += [
-        f"{r['method']:<22}  {percent(r['accuracy']):>8}  {span(r['virtual_seconds']):>13}" for r in answer["users"]
-    ]
-    lines += ["", f"{'middle fleet, method':<22}  {'accuracy':>8}  {'sent up':>13}  {'sent down':>13}"]
-    lines += [
-        f"{r['method']:<22}  {percent(r['accuracy']):>8}  {size(r['bytes_up']):>13}  {size(r['bytes_down']):>13}"
-        for r in answer["methods"]
-    ]
-    return "\n".join([*lines, "", f"report: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
+    return "\n".join([*lines, "", f"page: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
 
 
 def shown_datasets(answer: dict[str, Any]) -> str:
