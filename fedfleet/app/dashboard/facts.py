@@ -30,8 +30,8 @@ from fedfleet.core.spending import STAGES
 
 # What became of a task. BACK: its report is there, the round is not over yet.
 WORKING, BACK, USED, LATE, LOST, REFUSED, WASTED = range(7)
-# What a device does now, one letter each: at work, reported this round, idle after a good turn, late at its last turn, lost, refused,
-# never asked.
+# What a device does now, one letter each: at work, reported this round, idle after a good turn, late at its last turn, lost,
+# refused, never asked.
 STATES = "wrulxn-"
 _NEVER = "-"
 _FAULTS = 60  # that are remembered with their words

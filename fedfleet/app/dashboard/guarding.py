@@ -1,8 +1,8 @@
 """Who may ask what of the dashboard: the rules, as functions of a request's headers, and the headers of every answer.
 
-Three dangers. A foreign web page in the same browser may send requests here: whatever changes anything must carry the token that only
-our own page knows, and come from our own origin. A foreign name may be made to point here (DNS rebinding): the Host must be ours.
-And beyond the loopback anybody may call: there everything needs a token of its own, under TLS.
+Three dangers. A foreign web page in the same browser may send requests here: whatever changes anything must carry the token that
+only our own page knows, and come from our own origin. A foreign name may be made to point here (DNS rebinding): the Host must be
+ours. And beyond the loopback anybody may call: there everything needs a token of its own, under TLS.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _PAGE = (
     "base-uri 'none'; frame-ancestors 'none'"
 )
 # Reports and comparisons are files without scripts, which carry their style inside.
-_REPORT = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+_REPORT = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ def refusal(door: Door, method: str, path: str, headers: Mapping[str, str]) -> t
 
 def answer_headers(path: str, *, tls: bool) -> dict[str, str]:
     """What every answer carries: nothing foreign is loaded, no frame holds it, nothing is kept by the browser."""
-    report = path.startswith(("/report/", "/compare"))
+    report = path.startswith("/report/")
     found = {
         "content-security-policy": _REPORT if report else _PAGE,
         "x-frame-options": "DENY",

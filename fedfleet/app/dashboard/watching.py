@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedfleet.app.dashboard.facts import Score, Seen
 from fedfleet.app.spec.reading import read_table
@@ -19,7 +19,7 @@ from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, RunBegan, RunEnded
 from fedfleet.runtime.journal import rows_from
 from fedfleet.runtime.lock import LOCK, Holder, holder_of
-from fedfleet.runtime.rows import Kind, Row, Values, decode
+from fedfleet.runtime.rows import Kind, Values, decode
 from fedfleet.runtime.seals import SEAL
 
 RUNNING, FINISHED, STOPPED, DAMAGED = "running", "finished", "stopped", "damaged"
@@ -28,6 +28,7 @@ _CHUNK = 20_000  # rows read at a time, in some 50 ms
 _DEPTH, _MOST = 3, 5_000  # how deep run folders lie, and how many are looked at
 _FOLLOWED = 8  # runs that are kept in memory with all that happened
 JOURNAL = "run.db"
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -178,7 +179,7 @@ class Watch:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._light: dict[str, _Light] = {}
         self._followed: dict[str, Followed] = {}
         self._tables: dict[str, tuple[tuple[int, ...], Mapping[str, Any], Mapping[str, str]]] = {}
@@ -196,19 +197,20 @@ class Watch:
                 self._tables.pop(gone, None)
             return self.glances
 
-    def follow(self, name: str) -> Followed | None:
-        """One run with all that happened so far; None if there is no such run."""
-        glance = self.glances.get(name)
-        if glance is None:
-            return None
+    def view(self, name: str, make: Callable[[Glance, Followed], T]) -> T | None:
+        """What `make` makes of one run with all that happened so far; None if there is no such run. Nothing changes meanwhile."""
         with self._lock:
-            found = self._followed.pop(name, None) or Followed(Tail(glance.folder / JOURNAL))
-            self._followed[name] = found  # the one that was asked for last goes last
-            while len(self._followed) > _FOLLOWED:
-                del self._followed[next(iter(self._followed))]
-            if (glance.folder / JOURNAL).is_file():
-                found.catch_up()
-            return found
+            glance = self.glances.get(name)
+            return None if glance is None else make(glance, self._caught_up(glance))
+
+    def _caught_up(self, glance: Glance) -> Followed:
+        found = self._followed.pop(glance.name, None) or Followed(Tail(glance.folder / JOURNAL))
+        self._followed[glance.name] = found  # the one that was asked for last goes last
+        while len(self._followed) > _FOLLOWED:
+            del self._followed[next(iter(self._followed))]
+        if (glance.folder / JOURNAL).is_file():
+            found.catch_up()
+        return found
 
     def _glance(self, name: str, folder: Path) -> Glance:
         light = self._light.setdefault(name, _Light(Tail(folder / JOURNAL, _LIGHT)))
@@ -253,8 +255,8 @@ def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
 
 def run_folders(root: Path) -> list[tuple[str, Path]]:
     """The run folders at or under this one, by name; what is inside a run's folder is its own affair."""
-    if _is_run(root):
-        return [(root.resolve().name, root)]
+    if is_run(root):
+        return [(root.absolute().name, root)]
     return [(path.relative_to(root).as_posix(), path) for path in _under(root, _DEPTH)][:_MOST]
 
 
@@ -264,13 +266,13 @@ def _under(folder: Path, depth: int) -> Iterator[Path]:
     except OSError:
         return
     for path in map(Path, inside):
-        if _is_run(path):
+        if is_run(path):
             yield path
         elif depth > 1:
             yield from _under(path, depth - 1)
 
 
-def _is_run(folder: Path) -> bool:
+def is_run(folder: Path) -> bool:
     try:
         return (folder / "spec.toml").is_file() and any((folder / n).exists() for n in (JOURNAL, LOCK, SEAL))
     except OSError:
