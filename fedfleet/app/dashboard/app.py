@@ -30,9 +30,11 @@ from fedfleet.app.dashboard.pages import (
     run_address,
     run_list,
     run_rows,
+    waiting_page,
+    waiting_piece,
     whole,
 )
-from fedfleet.app.dashboard.starting import Starter
+from fedfleet.app.dashboard.starting import Starter, last_words
 from fedfleet.app.dashboard.streaming import Beside, stream
 from fedfleet.app.dashboard.telling import repeated
 from fedfleet.app.dashboard.watching import FINISHED, RUNNING, Followed, Glance, Watch, is_run
@@ -88,7 +90,7 @@ def site_app(site: Site) -> ASGIApp:
         return route
 
     get: Mapping[str, Any] = {
-        "/": _home, "/runs/{name:path}": _run, "/list": _list, "/events": _events, "/device": _device,
+        "/": _home, "/runs/{name:path}": _run, "/list": _list, "/events": _events, "/starting": _starting, "/device": _device,
         "/report/": _compare, "/report/{name:path}": _report, "/static/{name}": _static, "/enter": _door,
     }  # fmt: skip
     post: Mapping[str, Any] = {
@@ -139,8 +141,12 @@ async def _run(site: Site, request: Request) -> Response:
     name = request.path_params["name"]
     if name not in site.watch.glances:
         await asyncio.to_thread(site.watch.look)  # it may have begun this moment
+    if name not in site.watch.glances and name in site.starter.started:
+        body = whole(_aside(site, request, ""), waiting_page(name))
+        return HTMLResponse(frame(site.door, f"FedFleet: {name}", body))
     if name not in site.watch.glances:
-        return HTMLResponse(frame(site.door, "FedFleet: no such run", whole(_aside(site, request, ""), "<h1>There is no such run</h1>")), 404)
+        body = whole(_aside(site, request, ""), "<h1>There is no such run</h1>")
+        return HTMLResponse(frame(site.door, "FedFleet: no such run", body), 404)
     return await _page(site, request, name)
 
 
@@ -151,7 +157,9 @@ async def _page(site: Site, request: Request, name: str) -> Response:
 
     main = await asyncio.to_thread(site.watch.view, name, live)
     body = whole(_aside(site, request, name if main else ""), main or empty_page())
-    return HTMLResponse(frame(site.door, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else ""))
+    return HTMLResponse(
+        frame(site.door, f"FedFleet: {name}" if main else "FedFleet: runs", body, run=name if main else "")
+    )
 
 
 def _aside(site: Site, request: Request, current: str) -> str:
@@ -169,6 +177,17 @@ def _first_values(site: Site) -> dict[str, str]:
         "name": f"run-{number}", "seed": "0", "task.use": "digits_mlp", "world.clients": "100", "world.devices.use": "spread",
         "pace.use": "readiness", "pace.cohort": "10", "stop.rounds": "100",
     }  # fmt: skip
+
+
+async def _starting(site: Site, request: Request) -> Response:
+    """How a run stands that has no folder yet."""
+    name = request.query_params.get("run", "")
+    if name in site.watch.glances:
+        return Response(headers={"HX-Redirect": run_address(name)})
+    started = site.starter.started.get(name)
+    if started is None or started.going:
+        return HTMLResponse(waiting_piece(name, ""))
+    return HTMLResponse(waiting_piece(name, last_words(started)))
 
 
 async def _list(site: Site, request: Request) -> Response:
@@ -200,7 +219,11 @@ async def _report(site: Site, request: Request) -> Response:
 
 
 async def _compare(site: Site, request: Request) -> Response:
-    ticked = [site.watch.glances[name] for name in dict.fromkeys(request.query_params.getlist("run")) if name in site.watch.glances]
+    ticked = [
+        site.watch.glances[name]
+        for name in dict.fromkeys(request.query_params.getlist("run"))
+        if name in site.watch.glances
+    ]
     if not 2 <= len(ticked) <= _MOST_COMPARED:
         return PlainTextResponse(f"Tick two runs or more, {_MOST_COMPARED} at most, and compare them then.", 400)
     return HTMLResponse(await asyncio.to_thread(_compared, site.watch.root, ticked))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -75,10 +75,10 @@ def asked(values: Mapping[str, str], root: Path, here: Path) -> Asked:
     given = {key: values.get(key, "").strip() for key in (NAME, TOML, *KEYS)}
     found = _named(given[NAME], root)
     spec: Spec | None = None
-    left = dict(given)
+    left, aside = dict(given), list[str]()
     for _ in range(_MOST_FAULTS):
         try:
-            spec = resolve(_table(left), given[NAME] or "run")
+            spec = resolve(_table(left, aside), given[NAME] or "run")
             refuse_foreign(spec.table(), root, here)
             break
         except BadInput as wrong:
@@ -88,6 +88,7 @@ def asked(values: Mapping[str, str], root: Path, here: Path) -> Asked:
             if not left.get(at):
                 break
             left[at] = ""
+            aside += [at.removesuffix(".use")] if at.endswith(".use") else []  # settings of a part that is not there
     return Asked(given, None if found else spec, found)
 
 
@@ -113,21 +114,25 @@ def _mentioned(key: str, sentence: str) -> int:
 
 def _named(name: str, root: Path) -> dict[str, Mistake]:
     if not _NAME.fullmatch(name):
-        return {NAME: Mistake("A name has letters, digits, dots, dashes and underscores, 64 at most; it names the folder of the run.")}
+        rule = "A name has letters, digits, dots, dashes and underscores, 64 at most; it names the folder of the run."
+        return {NAME: Mistake(rule)}
     if (root / name).exists():
         return {NAME: Mistake(f"There is a run called {name} already; choose another name.")}
     return {}
 
 
-def _table(given: Mapping[str, str]) -> dict[str, Any]:
-    """The free text with the fields on top of it."""
+def _table(given: Mapping[str, str], aside: Sequence[str] = ()) -> dict[str, Any]:
+    """The free text with the fields on top of it, without the parts that are set aside."""
     if len(given[TOML]) > _LONGEST:
         raise BadInput(f"the text has {len(given[TOML]):,} characters; {_LONGEST:,} are read at most")
     try:
         free = tomllib.loads(given[TOML].replace("\r\n", "\n"))
     except (ValueError, RecursionError) as wrong:
         raise BadInput(f"this is not valid TOML: {wrong}") from None
-    return with_words(free, [f"{key}={given[key]}" for key in KEYS if given[key]])
+    for part in aside:
+        free = _taken(free, part.split("."))[0]
+    left = [key for key in KEYS if given[key] and key.rpartition(".")[0] not in aside]
+    return with_words(free, [f"{key}={given[key]}" for key in left])
 
 
 def filled(table: Mapping[str, Any], name: str) -> dict[str, str]:

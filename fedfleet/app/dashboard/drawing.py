@@ -22,7 +22,9 @@ def sparkline(scores: Sequence[Score], planned: int | None, *, live: bool) -> st
     """Accuracy by model as steps, always from 0 to 100 %, and over all models that are planned while a run goes on."""
     if not scores:
         return '<svg class="sp" aria-hidden="true"></svg>'
-    some = [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
+    some = (
+        [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
+    )
     last = max(s.version for s in some) or 1
     most = max(last, planned or 0) if live and planned and planned < 10_000 else last
     at = [(1 + 95 * s.version / most, 23 - 21 * s.accuracy) for s in some]
@@ -44,7 +46,9 @@ def rounds_picture(rounds: Sequence[Round]) -> str:
     for i, r in enumerate(some):
         x, full, part = 8 * i + 1, 60 * r.used / most, 60 * max(0, r.asked - r.used) / most
         kind = "hx" if r.ended else "fw"
-        said = f"round {r.number + 1}: {r.used} used, {r.asked} asked" + (f"; failed: {r.reason}" if r.ended < 0 else "")
+        said = f"round {r.number + 1}: {r.used} used, {r.asked} asked" + (
+            f"; failed: {r.reason}" if r.ended < 0 else ""
+        )
         columns.append(
             f'<g><title>{escape(said)}</title><rect x="{x}" y="{60 - full:.1f}" width="6" height="{full:.1f}" class="f1"/>'
             f'<rect x="{x}" y="{60 - full - part:.1f}" width="6" height="{part:.1f}" class="{kind}"/>'
@@ -52,9 +56,8 @@ def rounds_picture(rounds: Sequence[Round]) -> str:
             + "</g>"
         )
     bad = sum(r.ended < 0 for r in some)
-    words = (
-        f"Reports used in rounds {some[0].number + 1} to {some[-1].number + 1}, of up to {most} asked"
-        + (f"; {bad} failed" if bad else "")
+    words = f"Reports used in rounds {some[0].number + 1} to {some[-1].number + 1}, of up to {most} asked" + (
+        f"; {bad} failed" if bad else ""
     )
     return (
         f'<div class="col"><span class="ytick">{most:,}</span><svg viewBox="0 0 {8 * max(len(some), 20)} 67" preserveAspectRatio="none" '
@@ -79,4 +82,6 @@ def curve_words(scores: Sequence[Score], name: str, other: str) -> str:
     """What the chart of accuracy shows, for those who do not see it."""
     if not scores:
         return f"Accuracy of {name}: no model has been judged yet."
-    return f"Accuracy of {name} against time: {share(scores[-1].accuracy)} now{f'; beside it {other}' if other else ''}."
+    return (
+        f"Accuracy of {name} against time: {share(scores[-1].accuracy)} now{f'; beside it {other}' if other else ''}."
+    )

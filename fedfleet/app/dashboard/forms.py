@@ -8,7 +8,7 @@ from html import escape
 from fedfleet.app.dashboard.asking import FIELDS, NAME, TOML, Asked, Field, Mistake
 from fedfleet.app.dashboard.pages import options
 
-_EXAMPLE = "[world]\ndevices = { use = \"dpgmm\", sigma = 1.1 }"
+_EXAMPLE = '[world]\ndevices = { use = "dpgmm", sigma = 1.1 }'
 
 
 def form(values: Mapping[str, str], names: Mapping[str, Sequence[str]], *, can: bool) -> str:
@@ -22,26 +22,24 @@ def form(values: Mapping[str, str], names: Mapping[str, Sequence[str]], *, can: 
         f"{_line(Field(NAME, 'of its folder'), values.get(NAME, ''))}{lines}"
         f'<p class="wide"><label for="f-{TOML}">anything else, as TOML</label><textarea id="f-{TOML}" name="{TOML}" rows="5" spellcheck="false" '
         f'placeholder="{escape(_EXAMPLE)}" aria-describedby="m-{TOML}">{escape(values.get(TOML, ""))}</textarea>{_message(TOML, None)}</p>'
-        f"{going(None)}</form>{options(names)}</section>"
+        # A check that is under way must not take the start away.
+        '<p class="go"><button type="button" class="btn" id="start" hx-post="/start" hx-include="#ask" hx-swap="none" hx-trigger="click" '
+        f'hx-sync="this:drop" hx-disabled-elt="this">Start</button> {left_to_mend(None)}</p></form>{options(names)}</section>'
     )
 
 
 def answers(asked: Asked) -> str:
     """What a check says, as pieces that replace those of the form."""
     keys = (NAME, *(f.key for f in FIELDS), TOML)
-    return "".join(_message(key, asked.mistakes.get(key), swap=True) for key in keys) + going(asked, swap=True)
+    return "".join(_message(key, asked.mistakes.get(key), swap=True) for key in keys) + left_to_mend(asked, swap=True)
 
 
-def going(asked: Asked | None, *, swap: bool = False) -> str:
-    """The button, and how much is left to mend."""
+def left_to_mend(asked: Asked | None, *, swap: bool = False) -> str:
+    """How much is left to mend."""
     wrong = len(asked.mistakes) if asked else 0
     said = f"{wrong} field{'' if wrong == 1 else 's'} to mend" if wrong else "what is left out keeps its default"
-    off = " disabled" if wrong else ""
     oob = ' hx-swap-oob="true"' if swap else ""
-    return (
-        f'<p class="go" id="go"{oob}><button type="button" class="btn" id="start"{off} hx-post="/start" hx-include="#ask" hx-swap="none" '
-        f'hx-trigger="click" hx-disabled-elt="this">Start</button> <span class="small">{said}</span></p>'
-    )
+    return f'<span class="small" id="left" role="status"{oob}>{said}</span>'
 
 
 def _id(key: str) -> str:

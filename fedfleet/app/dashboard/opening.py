@@ -37,5 +37,7 @@ def certificate_from(certificate: Path | None, key: Path | None) -> Certificate 
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as wrong:
         said = getattr(wrong, "strerror", None) or wrong
-        raise BadInput(f"--certificate {certificate} --key {key}: {said}; fedfleet certificate makes a pair that fits") from None
+        raise BadInput(
+            f"--certificate {certificate} --key {key}: {said}; fedfleet certificate makes a pair that fits"
+        ) from None
     return Certificate(certificate, key)

@@ -14,8 +14,8 @@ from fedfleet.app.dashboard.filtering import Filtered
 from fedfleet.app.dashboard.guarding import TOKEN_HEADER, Door, is_loopback
 from fedfleet.app.dashboard.telling import (
     Repeated,
+    fault_lines,
     fault_summary,
-    fault_words,
     figures,
     history,
     progress,
@@ -47,7 +47,7 @@ def frame(door: Door, title: str, body: str, *, run: str = "") -> str:
     headers = escape(json.dumps({TOKEN_HEADER: door.token}))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<meta name=\"color-scheme\" content=\"light dark\"><meta name=\"htmx-config\" content='{_HTMX}'><title>{escape(title)}</title>"
+        f'<meta name="color-scheme" content="light dark"><meta name="htmx-config" content=\'{_HTMX}\'><title>{escape(title)}</title>'
         f'<link rel="icon" href="data:,">{styles}{scripts}</head><body hx-headers="{headers}" data-run="{escape(run)}">{HATCH}'
         '<header class="bar"><b>FedFleet</b><nav><a href="/" aria-current="page">Runs</a><a href="#new">New run</a></nav>'
         f'<span class="small">{where} &nbsp;<span id="live" role="status">connecting</span></span></header>{body}</body></html>\n'
@@ -114,6 +114,19 @@ def empty_page() -> str:
     )
 
 
+def waiting_page(name: str) -> str:
+    """A run that was started and has no folder yet."""
+    return f"<h1>{escape(name)}</h1>{waiting_piece(name, '')}"
+
+
+def waiting_piece(name: str, refused: str) -> str:
+    """That a run is getting ready, asked for again every second; or why it was refused."""
+    if refused:
+        return f'<p class="say bad" role="alert">It did not begin: {escape(refused)}</p>'
+    again = f'hx-get="/starting?{escape(urlencode({"run": name}))}" hx-trigger="every 1s" hx-swap="outerHTML"'
+    return f'<p class="say" {again}>It is getting ready: data, devices and model are being made.</p>'
+
+
 def live_page(
     run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], status: Mapping[str, Any] | None = None
 ) -> str:
@@ -132,7 +145,7 @@ def live_page(
     return (
         f'<div class="hd"><h1>{name}</h1>{piece("span", "state")}<span class="sp1"></span>{piece("span", "acts", "acts")}</div>'
         f'<p id="act-said" class="small bad" role="status"></p>{piece("p", "say", "say")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
-        f'<figure><p class="ct">Accuracy so far</p><p class="cs">Against time; {escape(beside)}</p><div id="curve" class="plot"></div></figure>'
+        f'<figure><p class="ct">Accuracy</p><p class="cs">Against time; {escape(beside)}</p><div id="curve" class="plot"></div></figure>'
         '<figure><p class="ct">Rounds</p><p class="cs">Full: reports used. Hatched: asked, too late or lost. Below the line: the round failed.</p>'
         f"{piece('div', 'rounds')}</figure>"
         f'<div class="two"><figure>{piece("div", "now")}</figure>'
@@ -160,7 +173,7 @@ def live_pieces(
         "acts": _acts(run),
         "say": f"{escape(first)}{middle} {escape(rest)}",
         "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
-        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(run, seen)),
+        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(seen)),
         "rounds": rounds_picture(seen.rounds),
         "now": _now(seen),
         "kinds": "",
@@ -193,7 +206,13 @@ def _acts(run: Glance) -> str:
 
     report = "Report" if run.status == FINISHED else "Report so far"
     again = f'<a class="plain" href="/?{urlencode({"again": run.name})}#new">Repeat with changes</a>'
-    first = button("stop", "Stop") if run.status == RUNNING else button("resume", "Resume") if run.status == STOPPED and not run.served else ""
+    first = (
+        button("stop", "Stop")
+        if run.status == RUNNING
+        else button("resume", "Resume")
+        if run.status == STOPPED and not run.served
+        else ""
+    )
     return f'{first}{button("report", report)}{again}<span class="vh">of {name}</span>'
 
 
@@ -213,8 +232,8 @@ def _now(seen: Seen) -> str:
 def _faults(seen: Seen, fault: str) -> str:
     damaged = f'<p class="bad">{escape(fault)}</p>' if fault else ""
     lines = "".join(
-        f'<li{" class=w" if f.grave else ""}><span>round {f.round + 1:,}</span> {escape(fault_words(f, seen))}</li>'
-        for f in list(seen.faults)[: -13 : -1]
+        f"<li{' class=w' if line.grave else ''}><span>round {line.round + 1:,}</span> {escape(line.words)}</li>"
+        for line in fault_lines(seen)
     )
     return f'{damaged}<p class="small">{escape(fault_summary(seen))}</p><ul class="log">{lines}</ul>'
 

@@ -25,7 +25,9 @@ def refuse_foreign(table: Mapping[str, Any], root: Path, here: Path) -> None:
         if key == "task.use" and value == "own":
             raise BadInput("task.use: a run from the page uses a registered task; own models are run from Python")
         if key in _ELSEWHERE or (key == "run.execute" and value == "ray"):
-            raise BadInput(f"{key}: a cluster is not used from the page; start this run with: fedfleet run SPEC --ray-address ..")
+            raise BadInput(
+                f"{key}: a cluster is not used from the page; start this run with: fedfleet run SPEC --ray-address .."
+            )
         if _is_file(key, value, here) and not _inside(value, root, here):
             raise BadInput(
                 f"{key}: {value!r} is a file outside the folder of the runs, which the page may not read; "

@@ -44,7 +44,9 @@ def reserved(host: str, port: int) -> socket.socket:
     return found
 
 
-def serve(root: Path, door: Door, held: socket.socket, tls: Certificate | None, ready: Callable[[], None] | None = None) -> None:
+def serve(
+    root: Path, door: Door, held: socket.socket, tls: Certificate | None, ready: Callable[[], None] | None = None
+) -> None:
     """Serve the dashboard of this folder until it is interrupted."""
     uvicorn, app = _parts()
     from fedfleet.app.dashboard.starting import Starter
@@ -80,7 +82,9 @@ def _parts() -> tuple[Any, Any]:
         import starlette  # noqa: F401
         import uvicorn
     except ImportError:
-        raise BadInput("the dashboard needs starlette and uvicorn; install them with: pip install 'fedfleet[app]'") from None
+        raise BadInput(
+            "the dashboard needs starlette and uvicorn; install them with: pip install 'fedfleet[app]'"
+        ) from None
     from fedfleet.app.dashboard import app
 
     return uvicorn, app

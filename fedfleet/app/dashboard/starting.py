@@ -1,4 +1,4 @@
-"""Starting, resuming and stopping runs: each is a process of its own, `fedfleet run`, which goes on when the dashboard is closed."""
+"""Starting, resuming and stopping runs: each is a process of its own, `fedfleet run`, and outlives the dashboard."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ class Starter:
     def resume(self, run: Glance) -> Started:
         """Go on with a run that was stopped."""
         if run.served:
-            raise BadInput(f"{run.name} was served to devices; go on with: fedfleet serve SPEC --resume --out {run.folder}")
+            raise BadInput(
+                f"{run.name} was served to devices; go on with: fedfleet serve SPEC --resume --out {run.folder}"
+            )
         if run.status in (RUNNING, FINISHED):
             raise BadInput(f"{run.name} is {run.status}; there is nothing to resume")
         folder = run.folder.absolute()
@@ -102,7 +104,9 @@ class Starter:
         try:
             kept.mkdir(mode=0o700, exist_ok=True)
         except OSError as wrong:
-            raise BadInput(f"cannot write to {self.root}: {wrong.strerror}; runs are started only where they can be kept") from None
+            raise BadInput(
+                f"cannot write to {self.root}: {wrong.strerror}; runs are started only where they can be kept"
+            ) from None
         return kept
 
     def _launch(self, name: str, folder: Path, words: Sequence[str]) -> Started:
@@ -130,7 +134,11 @@ class Starter:
 def last_words(run: Started) -> str:
     """Why a run ended, by its last line."""
     said = _lines(run.log)
-    return said[-1].removeprefix("fedfleet: ") if said else f"the run ended with exit code {run.process.returncode} and no word"
+    return (
+        said[-1].removeprefix("fedfleet: ")
+        if said
+        else f"the run ended with exit code {run.process.returncode} and no word"
+    )
 
 
 def _lines(path: Path, most: int = 200) -> list[str]:

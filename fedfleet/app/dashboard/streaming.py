@@ -72,7 +72,11 @@ def _of_run(
     changed = {key: html for key, html in pieces.items() if told.pieces.get(key) != html}
     told.pieces = pieces
     found |= {"pieces": changed} if changed else {}
-    found |= {"devices": _changed(told.states, states), "devices_said": device_words(states)} if states != told.states else {}
+    found |= (
+        {"devices": _changed(told.states, states), "devices_said": device_words(states)}
+        if states != told.states
+        else {}
+    )
     told.states = states
     if len(seen.scores) != told.curve or told.other is None:
         first = 0 if len(seen.scores) < told.curve else told.curve

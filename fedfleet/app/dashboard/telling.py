@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedfleet.app.dashboard.facts import BACK, LATE, LOST, REFUSED, USED, WASTED, WORKING, Fault, Seen, Turn
@@ -14,7 +14,9 @@ FATES = {
     WORKING: "at work", BACK: "back", USED: "used", LATE: "late", LOST: "lost", REFUSED: "refused", WASTED: "back, not used",
 }  # fmt: skip
 _NEAR = 2  # keys in which a run may differ from the one that it repeats
+_NAMED = 8  # people whom a line names
 _SHORTEST = 40  # characters of a value in a sentence
+_ENDS = {"rounds": "all rounds are done", "virtual_seconds": "its time is up", "commits": "all models are made"}
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -54,7 +56,11 @@ def standing(run: Glance, seen: Seen, other: Repeated | None) -> tuple[str, str,
     if not seen.rounds:
         first = "It is getting ready; nothing has been asked of anybody yet." if run.status == RUNNING else ""
         return first or "It was stopped before its first round.", "", ""
-    return _where(run, seen), _how_good(seen, other), f"{_who(run, seen)} One seed: it describes this run, not the method."
+    return (
+        _where(run, seen),
+        _how_good(seen, other),
+        f"{_who(run, seen)} One seed: it describes this run, not the method.",
+    )
 
 
 def _where(run: Glance, seen: Seen) -> str:
@@ -64,7 +70,7 @@ def _where(run: Glance, seen: Seen) -> str:
     if run.status == RUNNING:
         return f"Round {number:,}{of} after {span(seen.time)} of {clock} time"
     if seen.ended:
-        return f"Ended after {seen.commits:,} models and {span(seen.time)} of {clock} time (by {seen.ended})"
+        return f"Ended after {seen.commits:,} models and {span(seen.time)} of {clock} time ({_ENDS.get(seen.ended, seen.ended)})"
     return f"Stopped in round {number:,}{of} after {span(seen.time)} of {clock} time; resuming goes on from there"
 
 
@@ -85,12 +91,13 @@ def _how_good(seen: Seen, other: Repeated | None) -> str:
 
 
 def _who(run: Glance, seen: Seen) -> str:
-    said = f"{len(seen.in_model):,} of {seen.clients:,} {people(seen.clients)} {'is' if len(seen.in_model) == 1 else 'are'} in the model so far"
+    n = len(seen.in_model)
+    said = f"{n:,} of {seen.clients:,} {people(seen.clients)} {'is' if n == 1 else 'are'} in the model"
     last = seen.rounds[-1]
     if run.status != RUNNING or not last.asked or last.ended:
         return f"{said}."
     out = sum(t.fate == WORKING for t in seen.turns[last.first : last.first + last.asked])
-    gone = f"; {counted(out)} of this round’s {counted(last.asked)} {'has' if out == 1 else 'have'} not come back yet"
+    gone = f"; {counted(out)} of the {counted(last.asked)} who were asked {'has' if out == 1 else 'have'} not come back yet"
     return f"{said}{gone if out else ''}."
 
 
@@ -102,13 +109,14 @@ def progress(run: Glance) -> float | None:
     return None if not shares else 1.0 if run.status == FINISHED else min(1.0, max(shares))
 
 
-def figures(run: Glance, seen: Seen) -> list[tuple[str, str]]:
+def figures(seen: Seen) -> list[tuple[str, str]]:
     """The six numbers that one looks at first, each with what it means."""
     score = seen.scores[-1] if seen.scores else None
     over = sum(seen.counts[fate] for fate in (USED, LATE, LOST, REFUSED, WASTED))
+    give = "accuracy" if score is None else f"accuracy, ±{100 * score.give:.0f} by the size of the test set"
     moved = seen.bytes_down + seen.bytes_up
     return [
-        ("-" if score is None else share(score.accuracy, 1), "accuracy" if score is None else f"accuracy, ±{100 * score.give:.0f} by the test set’s size"),
+        ("-" if score is None else share(score.accuracy, 1), give),
         ("-" if seen.online is None else f"{seen.online:,} of {seen.clients:,}", "online when last looked"),
         (f"{seen.counts[USED]:,} of {over:,}", "reports used"),
         (f"{len(seen.in_model):,}", f"{people(len(seen.in_model))} in the model"),
@@ -133,7 +141,9 @@ def round_rows(seen: Seen, most: int = 12) -> tuple[float, list[RowNow], int]:
     if last is None or not last.asked:
         return 0.0, [], 0
     turns = seen.turns[last.first : last.first + last.asked]
-    rows = sorted((_row(turn, seen.time) for turn in turns), key=lambda r: (r.fate not in (BACK, USED), r.fate, r.seconds))
+    rows = sorted(
+        (_row(turn, seen.time) for turn in turns), key=lambda r: (r.fate not in (BACK, USED), r.fate, r.seconds)
+    )
     scale = max([last.due or 0.0, *(r.seconds for r in rows), 1e-9])
     return scale, rows[:most], max(0, len(rows) - most)
 
@@ -142,7 +152,7 @@ def _row(turn: Turn, now: float) -> RowNow:
     took = turn.seconds if math.isfinite(turn.seconds) else max(0.0, now - turn.sent)
     words = {
         BACK: f"back after {span(took)}", USED: f"back after {span(took)}", WORKING: "at work",
-        LATE: f"late, given up after {span(took)}", LOST: turn.reason or "lost", REFUSED: "refused",
+        LATE: f"late after {span(took)}", LOST: turn.reason or "lost", REFUSED: "refused",
         WASTED: "back, not used",
     }  # fmt: skip
     return RowNow(turn.client, took, turn.fate, words[turn.fate])
@@ -152,22 +162,45 @@ def fault_summary(seen: Seen) -> str:
     """All that went wrong so far, counted."""
     late = seen.counts[LATE]
     why = f": {seen.away:,} went out of reach, {late - seen.away:,} were too slow" if late else ""
-    failed = "; ".join(f"{n:,} by {reason}" for reason, n in seen.failed.most_common())
+    failed = "; ".join(f"{n:,}: {reason}" for reason, n in seen.failed.most_common())
+    n = sum(seen.failed.values())
     return (
         f"{late:,} late so far{why}. {seen.counts[LOST]:,} lost, {seen.counts[REFUSED]:,} refused, "
-        f"{sum(seen.failed.values()):,} failed rounds{f' ({failed})' if failed else ''}."
+        f"{n:,} failed {'round' if n == 1 else 'rounds'}{f' ({failed})' if failed else ''}."
     )
 
 
-def fault_words(fault: Fault, seen: Seen) -> str:
-    """One fault in words; of a late task the reason is known only after its round."""
-    if fault.client is None:
-        return fault.words
-    tasks = seen.of_client.get(fault.client, ())
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Faults of one round that are alike, in words."""
+
+    round: int
+    words: str
+    grave: bool
+
+
+def fault_lines(seen: Seen, most: int = 12) -> list[Line]:
+    """The latest faults, the newest first; what befell several people in one round alike is one line."""
+    alike: dict[tuple[int, str, bool], list[int]] = {}
+    for fault in reversed(seen.faults):
+        who = alike.setdefault((fault.round, _fault_words(fault, seen), fault.grave), [])
+        who += [] if fault.client is None else [fault.client]
+    return [Line(round_, f"{_persons(who)}{words}", grave) for (round_, words, grave), who in alike.items()][:most]
+
+
+def _fault_words(fault: Fault, seen: Seen) -> str:
+    """One fault in words; why a task was late is known only after its round."""
+    tasks = seen.of_client.get(fault.client, ()) if fault.client is not None else ()
     turn = next((seen.turns[t] for t in reversed(tasks) if seen.turns[t].round == fault.round), None)
-    late = turn is not None and turn.fate == LATE and fault.words == "late"
-    more = f", given up after {span(turn.seconds)}{f': {turn.reason}' if turn.reason else ''}" if turn and late else ""
-    return f"person {fault.client} {fault.words}{more}"
+    if turn is None or turn.fate != LATE or fault.words != "late":
+        return fault.words
+    return f"late, given up after {span(turn.seconds)}{f': {turn.reason}' if turn.reason else ''}"
+
+
+def _persons(who: Sequence[int]) -> str:
+    named = ", ".join(map(str, who[:_NAMED]))
+    more = f" and {len(who) - _NAMED:,} more" if len(who) > _NAMED else ""
+    return f"{'person' if len(who) == 1 else 'persons'} {named}{more} " if who else ""
 
 
 def history(seen: Seen, client: int) -> list[tuple[int, str, str, str, str]]:

@@ -18,7 +18,9 @@ def dashboard(
     host: Annotated[str, typer.Option(help="The address to listen on; others need a token and TLS.")] = "127.0.0.1",
     name: Annotated[
         list[str] | None,
-        typer.Option(rich_help_panel=_SECURITY, help="A name by which browsers reach this machine, for example fleet.local."),
+        typer.Option(
+            rich_help_panel=_SECURITY, help="A name by which browsers reach this machine, for example fleet.local."
+        ),
     ] = None,
     token: Annotated[
         str | None, typer.Option(rich_help_panel=_SECURITY, help="What browsers must show to read; also --token-file.")
@@ -30,7 +32,8 @@ def dashboard(
         Path | None, typer.Option(metavar="FILE", rich_help_panel=_SECURITY, help="The certificate (PEM): TLS.")
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(metavar="FILE", rich_help_panel=_SECURITY, help="The private key of --certificate (PEM).")
+        Path | None,
+        typer.Option(metavar="FILE", rich_help_panel=_SECURITY, help="The private key of --certificate (PEM)."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -46,5 +49,11 @@ def dashboard(
     held = reserved(host, port)
     door = Door(host, held.getsockname()[1], tuple(name or ()), reading, tls is not None)
     told = {"address": door.address, "runs": str(root)}
-    serve(root, door, held, tls, lambda: answer(told, as_json, lambda a: f"{a['runs']}: open {a['address']} (Ctrl-C closes it)"))
+    serve(
+        root,
+        door,
+        held,
+        tls,
+        lambda: answer(told, as_json, lambda a: f"{a['runs']}: open {a['address']} (Ctrl-C closes it)"),
+    )
     say("the dashboard is closed; runs that it started go on")

@@ -23,19 +23,19 @@
     const say = (line, text, ink, bold) => {
       if (!line || !line.t.length) return;
       const i = line.t.length - 1, x = u.valToPos(line.t[i], "x", true);
-      let y = u.valToPos(line.a[i], "y", true) - 8 * ratio;
-      while (placed.some(p => Math.abs(p - y) < 15 * ratio)) y += 16 * ratio;
+      let y = u.valToPos(line.a[i], "y", true) + 4 * ratio;
+      while (placed.some(p => Math.abs(p - y) < 15 * ratio)) y -= 16 * ratio;
       placed.push(y);
       ctx.save();
       ctx.font = `${bold ? "600 " : ""}${12.5 * ratio}px ${colour("--sans")}`;
       ctx.fillStyle = colour(ink); ctx.strokeStyle = colour("--paper"); ctx.lineWidth = 4 * ratio; ctx.lineJoin = "round";
-      const wide = ctx.measureText(text).width, right = u.bbox.left + u.bbox.width, at = Math.max(u.bbox.left, Math.min(x + 6 * ratio, right - wide));
+      const wide = ctx.measureText(text).width, at = Math.max(u.bbox.left, Math.min(x + 6 * ratio, u.width * ratio - wide - 2 * ratio));
       ctx.strokeText(text, at, y); ctx.fillText(text, at, y);
       ctx.restore();
     };
     const last = mine.a[mine.a.length - 1];
     say(mine, mine.a.length ? `${last.toFixed(0)} % now` : "", "--d1", true);
-    if (other) say(other, `${other.a[other.a.length - 1].toFixed(0)} % with ${other.name}`.slice(0, 48), "--soft", false);
+    if (other) say(other, `${other.a[other.a.length - 1].toFixed(0)} % with ${other.name}`.slice(0, 40), "--soft", false);
   }
 
   function draw() {
@@ -46,8 +46,8 @@
     const grid = { stroke: colour("--hair"), width: 1 }, font = `12.5px ${colour("--sans")}`;
     const line = (ink, width) => ({ stroke: colour(ink), width, paths: uPlot.paths.stepped({ align: 1 }), points: { show: false } });
     plot = new uPlot({
-      width: place.clientWidth, height: 250, legend: { show: false }, cursor: { show: false },
-      scales: { x: { time: false, range: [0, Math.max(top, 1e-6) * 1.02] }, y: { range: [0, 100] } },
+      width: place.clientWidth, height: 250, padding: [12, 84, 0, 0], legend: { show: false }, cursor: { show: false },
+      scales: { x: { time: false, range: [0, Math.max(top, 1e-6)] }, y: { range: [0, 100] } },
       axes: [
         { stroke: colour("--soft"), font, grid: { show: false }, ticks: grid, size: 34, values: (u, at) => at.map(v => v === 0 ? "start" : `${+(v / length).toPrecision(3)} ${unit}`),
           splits: (u, i, min, max) => { const rough = max / length / (place.clientWidth < 500 ? 3 : 6), ten = 10 ** Math.floor(Math.log10(rough)), step = [1, 2, 5, 10].map(k => k * ten).find(s => s >= rough) * length, found = []; for (let v = 0; v <= max; v += step) found.push(v); return found; } },
@@ -132,6 +132,7 @@
   function marks() {
     for (const said of document.querySelectorAll("#ask .msg")) byId(said.id.replace(/^m-/, "f-"))?.setAttribute("aria-invalid", said.textContent ? "true" : "false");
   }
+  const mendable = () => { const start = byId("start"); if (start) start.disabled = !!document.querySelector("#ask .msg:not(:empty)"); };
   function mend(button) {
     const field = byId(button.dataset.field), { wrong, right } = button.dataset;
     field.value = field.tagName === "TEXTAREA" && wrong ? field.value.replace(wrong, right) : right;
@@ -141,8 +142,10 @@
   addEventListener("DOMContentLoaded", () => {
     document.body.addEventListener("change", event => { if (event.target.name === "run") tally(); });
     document.body.addEventListener("click", event => { const button = event.target.closest("button.fix"); if (button) mend(button); });
-    document.body.addEventListener("htmx:afterSettle", () => { tally(); marks(); });
-    document.body.addEventListener("htmx:oobAfterSwap", marks);
+    document.body.addEventListener("htmx:afterSettle", () => { tally(); marks(); mendable(); });
+    document.body.addEventListener("htmx:oobAfterSwap", () => { marks(); mendable(); });
+    document.body.addEventListener("htmx:beforeRequest", event => { if (event.target.id === "start") byId("left").textContent = "getting ready .."; });
+    document.body.addEventListener("htmx:afterRequest", event => { if (event.target.id === "start") setTimeout(mendable); });
     document.body.addEventListener("htmx:responseError", event => { const place = byId("act-said"); if (place) place.textContent = event.detail.xhr.responseText; });
     document.body.addEventListener("submit", event => { if (event.target.id === "ask") event.preventDefault(); });
     const canvas = byId("devices");
