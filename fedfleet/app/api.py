@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, executing
+from fedfleet.app.comparing import Comparison
+from fedfleet.app.comparing import compare as compared
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform, stored_weights
+from fedfleet.app.runs.classes import with_classes
 from fedfleet.app.runs.own import Given, Own, brought, content, is_own, judged, maker, reopened
 from fedfleet.app.runs.own_folder import read_arrays
 from fedfleet.app.runs.privacy import source_here, with_privacy
@@ -108,6 +111,34 @@ def replay(
     return replay_run(Path(out), quick=quick, trust=trust_code, given=Given(model, _arrays(data), loss))
 
 
+def compare(
+    runs: Sequence[Result | str | Path], *, target: float | None = None, page: str | Path | None = None
+) -> Comparison:
+    """Runs side by side, by their folders or results; `print(found.verdict.sentence)` says which is better and how sure that is.
+
+    Args:
+        runs: folders of runs, finished or not, or of studies; or what `run(.., out=..)` gave.
+        target: the accuracy to which times are told, as a share; default: from the runs.
+        page: also write the comparison as one HTML file.
+    """
+    if isinstance(runs, str | Path | Result):
+        raise BadInput("compare takes a list of runs: compare([first, second])")
+    found = compared([_folder(one) for one in runs], target=target)
+    if page is not None:
+        from fedfleet.app.pages.comparison import write_comparison
+
+        write_comparison(found, Path(page))
+    return found
+
+
+def _folder(one: Result | str | Path) -> Path:
+    if not isinstance(one, Result):
+        return Path(one)
+    if one.out is None:
+        raise BadInput("one of the results was kept in no folder; run it with out=.., then compare")
+    return one.out
+
+
 def own_task(model: Any, data: Sequence[Any], *, scores: bool = True) -> Callable[[int], Task]:
     """A task made of a PyTorch model and arrays; `scores`: the model gives a score for each class, as cross-entropy needs."""
     dataset = checked_data(data)
@@ -160,10 +191,10 @@ def _begun(table: dict[str, Any], name: str, given: Given, *, copied: bool) -> t
     file = str(Path(given.data).resolve()) if isinstance(given.data, str | Path) else ""
     recipe = own_task(given.model, _arrays(given.data), scores=given.loss is None)
     resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, own_task="?")
-    task = recipe(resolved.seed)
+    task = recipe(resolved.data_seed)
     own = brought(task, given, file=file, copied=copied)
     loss = {} if given.loss is None else {"loss": getattr(given.loss, "__name__", type(given.loss).__name__)}
-    return replace(resolved, task={"use": "own", "content": content(task, resolved.seed), **loss}), own
+    return replace(resolved, task={"use": "own", "content": content(task, resolved.training_seed), **loss}), own
 
 
 def _own_in(folder: Path | None) -> Spec | None:
@@ -192,7 +223,7 @@ def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
         )  # fmt: skip
     params = done.state.server.params
     found = summary(events, chance=chance_of(setup.task), caveats=caveats(setup))
-    found = with_privacy(found, setup.plan, {}, events)
+    found = with_classes(with_privacy(found, setup.plan, {}, events), setup.task, params)
     metrics = {
         **judged(own and replace(own, task=setup.task), params, found),
         "digest": journal.digest,
