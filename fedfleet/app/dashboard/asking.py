@@ -132,17 +132,35 @@ def _table(given: Mapping[str, str], aside: Sequence[str] = ()) -> dict[str, Any
     for part in aside:
         free = _taken(free, part.split("."))[0]
     left = [key for key in KEYS if given[key] and key.rpartition(".")[0] not in aside]
+    for key in left:
+        *part, last = key.split(".")
+        if last == "use":
+            _settle(free, part, given[key])
     return with_words(free, [f"{key}={given[key]}" for key in left])
 
 
+def _settle(table: dict[str, Any], part: list[str], name: str) -> None:
+    """Settings in the free text that do not say whose they are belong to the part that the field names."""
+    for step in part:
+        inner = table.get(step)
+        if not isinstance(inner, dict):
+            return
+        table = inner
+    table.setdefault("use", name)
+
+
 def filled(table: Mapping[str, Any], name: str) -> dict[str, str]:
-    """The form as it would ask for a run again: fields from its spec, and what has no field as TOML."""
+    """The form as it would ask for a run again: fields from its spec, and what has no field as TOML.
+
+    The names of parts stand in both: whoever chooses another part in its field leaves the settings of the first behind.
+    """
     import tomli_w
 
     rest = {key: value for key, value in table.items() if key != "run"}
     values = {NAME: name}
     for key in KEYS:
-        rest, value = _taken(rest, key.split("."))
+        less, value = _taken(rest, key.split("."))
+        rest = rest if key.endswith(".use") else less
         if value is not None:
             values[key] = f"{value:g}" if isinstance(value, float) else str(value)
     return {**values, TOML: tomli_w.dumps(rest)}

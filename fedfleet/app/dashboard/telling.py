@@ -41,8 +41,9 @@ def repeated(run: Glance, others: Iterable[Glance]) -> Repeated | None:
     for other in others:
         if other.name == run.name or other.status != FINISHED or not other.scores or not run.words:
             continue
-        keys = sorted(k for k in {*run.words, *other.words} if not k.startswith("run."))
-        pairs = ((k, other.words.get(k, "not set"), run.words.get(k, "not set")) for k in keys)
+        # Keys that only one of them has belong to a part that differs, or are younger than the older run.
+        keys = sorted(k for k in {*run.words} & {*other.words} if not k.startswith("run."))
+        pairs = ((k, other.words[k], run.words[k]) for k in keys)
         differs = tuple(pair for pair in pairs if pair[1] != pair[2])
         if len(differs) <= _NEAR and (found is None or len(differs) < len(found.differs)):
             found = Repeated(other, differs)
@@ -80,14 +81,13 @@ def _how_good(seen: Seen, other: Repeated | None) -> str:
     first = f"{share(seen.scores[-1].accuracy)} accurate."
     if other is None or other.run.accuracy is None:
         return first
-    ended = other.run.scores[-1]
-    mine = [s for s in seen.scores if s.time <= ended.time]
-    said = f"{other.run.name} ({other.words})"
-    if seen.time < ended.time:
+    said, end = f"{other.run.name} ({other.words})", other.run.time
+    if seen.time < end:
         theirs = [s for s in other.run.scores if s.time <= seen.time]
         return f"{first} At this time {said} stood at {share(theirs[-1].accuracy)}." if theirs else first
+    mine = [s for s in seen.scores if s.time <= end]
     stood = f", it stood at {share(mine[-1].accuracy)}" if mine else ""
-    return f"{first} At {span(ended.time)}, where {said} ended at {share(ended.accuracy)}{stood}."
+    return f"{first} At {span(end)}, where {said} ended at {share(other.run.accuracy)}{stood}."
 
 
 def _who(run: Glance, seen: Seen) -> str:

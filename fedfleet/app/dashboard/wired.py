@@ -31,8 +31,8 @@ def wire_log(folder: Path, most: int = 40) -> list[str]:
 def _entry(line: str) -> str:
     try:
         entry = json.loads(line)
-        first = " ".join(str(entry.pop(key)) for key in ("time", "level", "text") if key in entry)
-    except (ValueError, AttributeError):
+        first = " ".join(str(entry.pop(key)) for key in ("time", "level", "text"))
+    except (ValueError, AttributeError, KeyError, TypeError):
         return ""  # the first line may be cut
     beside = " ".join(f"{key}={value}" for key, value in entry.items() if key not in ("run", "process"))
     return f"{first} {beside}".strip()

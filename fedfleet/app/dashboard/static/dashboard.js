@@ -27,6 +27,7 @@
       while (placed.some(p => Math.abs(p - y) < 15 * ratio)) y -= 16 * ratio;
       placed.push(y);
       ctx.save();
+      ctx.textAlign = "left"; ctx.textBaseline = "alphabetic";
       ctx.font = `${bold ? "600 " : ""}${12.5 * ratio}px ${colour("--sans")}`;
       ctx.fillStyle = colour(ink); ctx.strokeStyle = colour("--paper"); ctx.lineWidth = 4 * ratio; ctx.lineJoin = "round";
       const wide = ctx.measureText(text).width, at = Math.max(u.bbox.left, Math.min(x + 6 * ratio, u.width * ratio - wide - 2 * ratio));
@@ -103,7 +104,13 @@
   const later = () => { if (!owed) { owed = true; requestAnimationFrame(() => { owed = false; draw(); devices(); }); } };
 
   function told(news) {
-    for (const [id, html] of Object.entries(news.pieces || {})) { const place = byId(id); if (place && !place.contains(document.activeElement)) { place.innerHTML = html; htmx.process(place); } }
+    for (const [id, html] of Object.entries(news.pieces || {})) {
+      const place = byId(id), held = place && place.contains(document.activeElement);
+      if (!place) continue;
+      place.innerHTML = html;
+      htmx.process(place);
+      if (held) place.querySelector("button, a, pre")?.focus(); // whoever works with the keyboard stays where they were
+    }
     if (news.curve) { const c = news.curve; mine.t.length = mine.a.length = c.from; mine.t.push(...c.t); mine.a.push(...c.a); mine.said = c.said; later(); }
     if ("other" in news) { other = news.other && news.other.t.length ? news.other : null; later(); }
     if (news.devices) {
