@@ -40,10 +40,12 @@ def floats(*values):
 
 
 def sent(time, round_, first, clients, due=120.0):
-    n = len(clients)
-    return TasksSent(time, round_, round_, first, ints(*clients), ints(*[0] * n), floats(*[1.0] * n), floats(*[5.0] * n), floats(*[100.0] * n), {}, due)  # fmt: skip
+    whole = np.ones(len(clients))
+    steps = np.zeros(len(clients), np.int64)
+    return TasksSent(time, round_, round_, first, ints(*clients), steps, whole, 5 * whole, 100 * whole, {}, due)
 
 
+SPENT = {"compute": floats(40, 50, 30), "bytes_down": floats(100, 100, 60), "bytes_up": floats(30, 30, 0)}
 # Two rounds of three people out of eight: the first makes a model of two reports, one is late; the second goes on.
 STORY = [
     RunBegan(0.0, 7, 8, "spec", "model"),
@@ -52,7 +54,7 @@ STORY = [
     TaskArrived(40.0, 0, 1, 40.0, 30.0),
     TaskArrived(50.0, 1, 2, 50.0, 30.0),
     TasksDropped(120.0, ints(2), ints(3), floats(120.0)),
-    TasksSpent(120.0, ints(0, 1, 2), ints(1, 2, 3), {"compute": floats(40, 50, 30), "bytes_down": floats(100, 100, 60), "bytes_up": floats(30, 30, 0)}),
+    TasksSpent(120.0, ints(0, 1, 2), ints(1, 2, 3), SPENT),
     ReportsGathered(120.0, None, ints(0, 1), {}),
     ModelCommitted(120.0, 0, 1, "abc", 2),
     Evaluated(120.0, 1, 60, 100, 1.0),

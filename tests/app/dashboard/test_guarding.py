@@ -67,7 +67,7 @@ def test_beyond_this_machine_reading_needs_the_token():
 def test_it_does_not_listen_elsewhere_unprotected():
     check_door("127.0.0.1", reading="", tls=False)
     for reading, tls in (("", False), ("", True), ("x" * 16, False)):
-        with pytest.raises(BadInput, match="--host 0.0.0.0: beyond this machine"):
+        with pytest.raises(BadInput, match=r"--host 0\.0\.0\.0: beyond this machine"):
             check_door("0.0.0.0", reading=reading, tls=tls)
     check_door("0.0.0.0", reading="x" * 16, tls=True)
     with pytest.raises(BadInput, match="could be guessed"):

@@ -76,7 +76,8 @@ def test_only_runs_of_this_machine_that_go_on_are_stopped(starter, tmp_path):
 
 def test_the_process_that_the_lock_names_hears_ctrl_c(starter, tmp_path):
     folder_of(tmp_path, "theirs")
-    code = "import sys; from pathlib import Path; from fedfleet.runtime.lock import locked; import time\nwith locked(Path(sys.argv[1])): time.sleep(60)"
+    imports = "import sys, time; from pathlib import Path; from fedfleet.runtime.lock import locked"
+    code = f"{imports}\nwith locked(Path(sys.argv[1])): time.sleep(60)"
     other = subprocess.Popen([sys.executable, "-c", code, tmp_path / "theirs"], stderr=subprocess.DEVNULL)
     try:
         watch = Watch(tmp_path)

@@ -64,14 +64,13 @@ def test_a_stream_ends_when_the_dashboard_closes(tmp_path):
     watch = Watch(tmp_path)
     watch.look()
 
-    async def first():
-        closing = False
-        said = []
-        async for text in stream(watch, "a", nothing, lambda: closing):
-            said.append(text)
-            closing = True
-        return said
+    said: list[str] = []
 
-    (text,) = asyncio.run(first())
+    async def listen():
+        async for text in stream(watch, "a", nothing, lambda: bool(said)):
+            said.append(text)  # noqa: PERF401  # the stream looks at it
+
+    asyncio.run(listen())
+    (text,) = said
     assert text.startswith("data: {") and text.endswith("\n\n") and json.loads(text[6:])["curve"]["a"] == [60.0]
     assert np.isfinite(json.loads(text[6:])["curve"]["t"]).all()
