@@ -116,6 +116,7 @@ def test_a_mistake_shows_beside_its_field_and_a_button_mends_it(look, site):
     assert page.input_value("#f-world-devices-use") == "dpgmm" and not page.is_disabled("#start")
 
 
+@pytest.mark.slow
 def test_a_run_is_started_from_the_page(look, site):
     page = look(f"{site.address}/").page
     for key, value in (("name", "from-page"), ("task-use", "digits_logreg"), ("world-clients", "12"), ("pace-cohort", "400"), ("stop-rounds", "3")):

@@ -39,6 +39,7 @@ from fedfleet.app.dashboard.streaming import Beside, stream
 from fedfleet.app.dashboard.telling import repeated
 from fedfleet.app.dashboard.watching import FINISHED, RUNNING, Followed, Glance, Watch, is_run
 from fedfleet.app.dashboard.wired import Servers, wire_log
+from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.registry import names
 
@@ -86,6 +87,9 @@ def site_app(site: Site) -> ASGIApp:
                 return await answer(site, request)
             except FedFleetError as wrong:
                 return PlainTextResponse(str(wrong), 200 if "hx-request" in request.headers else 400)
+            except Exception as wrong:  # a page that fails takes nothing else with it
+                say(f"the dashboard could not answer {request.url.path}: {type(wrong).__name__}: {wrong}")
+                return PlainTextResponse("The dashboard failed here; its terminal says why.", 500)
 
         return route
 

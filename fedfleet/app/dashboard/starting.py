@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import fedfleet
 from fedfleet.app.dashboard.watching import FINISHED, RUNNING, Glance
 from fedfleet.core.errors import BadInput, RunFailed
 
@@ -116,7 +115,7 @@ class Starter:
         if any(run.name == name for run in going):
             raise BadInput(f"{name} is being started already")
         log = self._kept() / f"{name.replace('/', '+')}.log"
-        home = str(Path(fedfleet.__file__).parents[1])
+        home = str(Path(__file__).parents[3])
         paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])
         try:
             with log.open("wb") as out:

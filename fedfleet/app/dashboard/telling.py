@@ -72,7 +72,7 @@ def _where(run: Glance, seen: Seen) -> str:
         return f"Round {number:,}{of} after {span(seen.time)} of {clock} time"
     if seen.ended:
         return f"Ended after {seen.commits:,} models and {span(seen.time)} of {clock} time ({_ENDS.get(seen.ended, seen.ended)})"
-    return f"Stopped in round {number:,}{of} after {span(seen.time)} of {clock} time; resuming goes on from there"
+    return f"Stopped in round {number:,}{of} after {span(seen.time)} of {clock} time"
 
 
 def _how_good(seen: Seen, other: Repeated | None) -> str:
@@ -141,8 +141,9 @@ def round_rows(seen: Seen, most: int = 12) -> tuple[float, list[RowNow], int]:
     if last is None or not last.asked:
         return 0.0, [], 0
     turns = seen.turns[last.first : last.first + last.asked]
+    many = len(turns) > most  # then those who are missing are worth more than those who are back
     rows = sorted(
-        (_row(turn, seen.time) for turn in turns), key=lambda r: (r.fate not in (BACK, USED), r.fate, r.seconds)
+        (_row(turn, seen.time) for turn in turns), key=lambda r: ((r.fate in (BACK, USED)) == many, r.fate, r.seconds)
     )
     scale = max([last.due or 0.0, *(r.seconds for r in rows), 1e-9])
     return scale, rows[:most], max(0, len(rows) - most)

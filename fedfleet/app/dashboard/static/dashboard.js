@@ -83,16 +83,18 @@
     ctx.scale(ratio, ratio);
     const r = side * .34;
     let at = 0;
+    const tiny = side < 8; // then squares, and shades instead of rings
     for (const letter of order) {
-      const ink = colour(inks[letter]), full = letter === "r" || letter === "w" || letter === "-";
+      const ink = colour(tiny && letter === "u" ? "--hair" : inks[letter]), full = tiny || letter === "r" || letter === "w" || letter === "-";
       ctx.beginPath();
       for (const _ of groups[letter]) {
         const x = (at % columns + .5) * side, y = (Math.floor(at / columns) + .5) * side, small = letter === "-" ? r * .3 : r;
         at++;
+        if (tiny) { ctx.rect(x - small, y - small, 2 * small, 2 * small); continue; }
         ctx.moveTo(x + small, y); ctx.arc(x, y, small, 0, 7);
-        if (letter === "l" && side > 6) { ctx.moveTo(x - r * .7, y + r * .7); ctx.lineTo(x + r * .7, y - r * .7); }
+        if (letter === "l") { ctx.moveTo(x - r * .7, y + r * .7); ctx.lineTo(x + r * .7, y - r * .7); }
       }
-      if (full) { ctx.fillStyle = ink; ctx.fill(); } else { ctx.strokeStyle = ink; ctx.lineWidth = side > 8 ? 1.4 : 1; ctx.setLineDash(letter === "x" ? [2, 2] : []); ctx.stroke(); }
+      if (full) { ctx.fillStyle = ink; ctx.fill(); } else { ctx.strokeStyle = ink; ctx.lineWidth = 1.4; ctx.setLineDash(letter === "x" ? [2, 2] : []); ctx.stroke(); }
     }
     canvas.dataset.ms = (performance.now() - began).toFixed(2);
     canvas.dataset.dots = spots.length;
