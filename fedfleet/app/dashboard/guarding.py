@@ -49,7 +49,8 @@ class Door:
     @property
     def address(self) -> str:
         """Where to point a browser."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        named = self.names[0] if self.names else self.host
+        host = f"[{named}]" if ":" in named else named
         return f"{self.scheme}://{host}:{self.port}/"
 
 

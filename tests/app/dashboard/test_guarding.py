@@ -74,6 +74,11 @@ def test_it_does_not_listen_elsewhere_unprotected():
         check_door("127.0.0.1", reading="short", tls=False)
 
 
+def test_the_address_is_one_that_a_browser_can_open():
+    assert DOOR.address == "http://127.0.0.1:8765/" and FAR.address == "https://fleet.local:8765/"
+    assert Door("::1", 80).address == "http://[::1]:80/"
+
+
 def test_secrets_are_not_printed():
     assert DOOR.token not in repr(DOOR) and FAR.reading not in repr(FAR)
 
