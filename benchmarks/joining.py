@@ -39,14 +39,16 @@ def performed(tables: list[dict[str, Any]], folder: str, *, together: bool) -> R
     from fedfleet.app.runs import Finished, perform
     from fedfleet.app.runs.performing import Kernel
     from fedfleet.app.spec import resolve
-    from fedfleet.app.studies.joining import perform_joined
+    from fedfleet.app.studies.joining import groups, perform_joined
     from fedfleet.runtime.executors.stacked.forms import Form
 
     begun, form = time.process_time(), Form("merged", 1)
     specs = [resolve(one, "joining") for one in tables]
     outs = [Path(folder) / str(spec.seed) for spec in specs]
     if together:
-        found = perform_joined(specs, outs, form=form)
+        lots = [([specs[i] for i in lot], [outs[i] for i in lot]) for lot in groups(specs)]
+        found = [one for lot in lots for one in perform_joined(*lot, form=form)]
+        found.sort(key=lambda one: one.spec.seed if isinstance(one, Finished) else -1)
     else:
         found = [perform(spec, out, kernel=Kernel(form=form)) for spec, out in zip(specs, outs, strict=True)]
     wrong = next((one for one in found if isinstance(one, Exception)), None)
