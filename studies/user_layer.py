@@ -62,6 +62,9 @@ LADDER: dict[str, dict[str, Any]] = {
     "IV, the paper's gateways": {"use": "shufflefl", "gateway": "mixed"},
 }
 ALL: dict[str, dict[str, Any] | None] = {**ARMS, **PEERS, **LADDER}
+SETS: dict[str, Sequence[str]] = {
+    "main": tuple(ARMS), "short": ("fedavg", "proportional"), "peers": tuple(PEERS), "ladder": tuple(LADDER),
+}  # fmt: skip
 # By name: task, how samples are dealt to users, how many users there are, rounds.
 DATA: dict[str, tuple[dict[str, Any], dict[str, Any], int | None, int]] = {
     "fashion": ({"use": "fashion_mlp"}, {"use": "dirichlet", "alpha": 1.0}, None, 300),
@@ -92,12 +95,14 @@ class Cell:
     fleet: int
     rounds: int
     device: str
+    a_device: int = A_DEVICE  # samples on a device, on average
 
     @property
     def name(self) -> str:
         """The name of its folder."""
         arm = "".join(c if c.isalnum() else "_" for c in self.arm)
-        return f"{self.data}-{self.devices}-{arm}-{self.fleet}"
+        few = "" if self.a_device == A_DEVICE else f"-{self.a_device}"
+        return f"{self.data}-{self.devices}{few}-{arm}-{self.fleet}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +131,7 @@ def spec_of(cell: Cell) -> dict[str, Any]:
         "split": [1, 0, 0], "min_samples": 3,
     }  # fmt: skip
     if cell.data == "fashion":
-        task = {**task, "samples": round(clients * A_DEVICE / 0.8)}  # a fifth is held out
+        task = {**task, "samples": round(clients * cell.a_device / 0.8)}  # a fifth is held out
     table = {
         "seed": 100 + cell.fleet,
         "task": task,
@@ -282,7 +287,9 @@ def main() -> None:
         rounds = asked.rounds or DATA[asked.data][3]
         arms = {"main": ARMS, "peers": PEERS, "ladder": LADDER}[asked.arms]
         cells = [
-            Cell(asked.data, asked.devices, arm, f, rounds, asked.device) for f in range(asked.fleets) for arm in arms
+            Cell(asked.data, asked.devices, arm, f, rounds, asked.device, asked.a_device)
+            for f in range(asked.fleets)
+            for arm in arms
         ]
         with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
             for cell, future in [(cell, pool.submit(curve_of, cell, asked.out)) for cell in cells]:
