@@ -4,8 +4,10 @@
 VERBS: dict[str, str] = {
     "demo": "fedfleet.app.verbs.demo:demo",
     "run": "fedfleet.app.verbs.run:run",
+    "study": "fedfleet.app.verbs.study:study",
     "report": "fedfleet.app.verbs.report:report",
     "compare": "fedfleet.app.verbs.compare:compare",
+    "dashboard": "fedfleet.app.verbs.dashboard:dashboard",
     "explain": "fedfleet.app.verbs.explain:explain",
     "replay": "fedfleet.app.verbs.replay:replay",
     "verify": "fedfleet.app.verbs.verify:verify",
