@@ -2,9 +2,13 @@
 
 Commit t has M_t reports with weights W_ti that add up to 1; Y_ic is client i's share of label c, pi_c the share in the whole fleet,
 k the cohort. The clock of class c is T_c = sum_t e(M_t) sum_i W_ti Y_ic / pi_c with e(M) = (1 + b/k) / (1 + b/M): as many commits
-of an ideal fleet would have shown class c as much. With g the learning curve of the ideal fleet the predicted accuracy is
-A = sum_c q_c g(T_c), q the labels of the test set. b, the noise of one report, follows from how much slower an ideal fleet
-learns with small cohorts.
+of an ideal fleet would have shown class c as much. b, the noise of one report, follows from how much slower an ideal fleet learns
+with small cohorts.
+
+Beside the clock stands the diversity n_c = 1 / (1 + chi^2(c || p)), the share of the fleet's samples of class c on which the models
+really rest: the same few clients asked again and again show little that is new. With g the learning curve of the ideal fleet and
+m_c its own diversity when its clock shows T_c, the accuracy foretold is A = sum_c q_c (1 - (1 - g(T_c)) (n_c / m_c)^-gamma), q the
+labels of the test set: error falls as a power of the samples that were seen, as learning curves do.
 """
 
 from __future__ import annotations
@@ -14,6 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfleet.core.records import Floats, Ints
+
+EXPONENT = 0.15  # gamma: chosen once, on the development fleets of studies/predict.py
+_LEAST = 1e-3  # a smaller share of the ideal diversity counts as this one
+_TRIED, _NEARLY = 40, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +61,23 @@ class Participation:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """`classes[t, c]` is T_c after t commits, from 0 commits on, at `times[t]`; `effective` is n_eff, a share between 0 and 1."""
+    """`classes[t, c]` is T_c after t commits, from 0 commits on, at `times[t]`, and `diversity[t, c]` is n_c then.
+
+    `effective` is n_eff, the same share for all classes together, at the end.
+    """
 
     times: Floats
     classes: Floats
+    diversity: Floats
     effective: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ideal:
-    """What reference runs on an ideal fleet tell: accuracy after 0, 1, 2, .. commits of a full cohort, and the noise b."""
+    """What reference runs on an ideal fleet tell: accuracy and diversity after 0, 1, .. commits of a full cohort, and the noise b."""
 
     accuracy: Floats
+    diversity: Floats
     noise: float
     cohort: int
 
@@ -88,24 +101,49 @@ def class_clock(
 ) -> Clock:
     """The clock of a run; `labels[i, c]` counts what client i trains on, `weights` are those of reports (default: samples)."""
     counts = labels.astype(np.float64)
-    sizes = counts.sum(axis=1)
+    sizes, held = counts.sum(axis=1), counts.sum(axis=0)
     weight = part.share * sizes[part.clients] if weights is None else weights
-    commits, classes = part.commits, counts.shape[1]
-    total = np.bincount(part.commit, weights=weight, minlength=commits)
-    prior = counts.sum(axis=0) / counts.sum()
-    own = np.divide(counts, sizes[:, None], out=np.zeros_like(counts), where=sizes[:, None] > 0)
-    mixed = np.zeros((commits, classes))
-    np.add.at(mixed, part.commit, weight[:, None] * own[part.clients])
-    mixed = np.divide(mixed, total[:, None], out=np.zeros_like(mixed), where=total[:, None] > 0)
-    steps = evidence(part.reports, cohort, noise)[:, None] * np.divide(
-        mixed, prior, out=np.zeros_like(mixed), where=prior > 0
-    )
-    held: Floats = np.bincount(part.clients, weights=weight, minlength=len(sizes)).astype(np.float64)
+    total: Floats = np.bincount(part.commit, weight, part.commits).astype(np.float64)
+    worth = evidence(part.reports, cohort, noise)
+    # What each report adds: its part of a commit that is worth e(M) commits of a full cohort.
+    added = _divided(weight * worth[part.commit], total[part.commit])
+    own = _divided(counts, sizes[:, None])
+    shown = _by_commit(added[:, None] * own[part.clients], part)
+    # sum_i a_i^2 Y_ic^2 / p_ic, with a_i what client i has added so far; p_ic is its share of the fleet's samples of class c.
+    spread = _divided(own**2 * held, counts)
+    grown = _by_commit(_squares_grown(part.clients, added)[:, None] * spread[part.clients], part)
     return Clock(
         np.concatenate([[0.0], part.times]),
-        np.concatenate([np.zeros((1, classes)), np.cumsum(steps, axis=0)]),
-        effective_share(held, sizes),
+        _divided(shown, held / held.sum()),
+        _divided(shown**2, grown),
+        effective_share(np.bincount(part.clients, added, len(sizes)).astype(np.float64), sizes),
     )
+
+
+def _by_commit(rows: Floats, part: Participation) -> Floats:
+    """Sums of rows, one per report, up to each commit, from none on."""
+    found = np.zeros((part.commits + 1, rows.shape[1]))
+    for c in range(rows.shape[1]):
+        found[1:, c] = np.cumsum(np.bincount(part.commit, weights=rows[:, c], minlength=part.commits))
+    return found
+
+
+def _squares_grown(clients: Ints, added: Floats) -> Floats:
+    """By how much each report makes the square of what its client has added grow: (a + x)^2 - a^2."""
+    order = np.argsort(clients, kind="stable")
+    who, x = clients[order], added[order]
+    sums = np.cumsum(x)
+    first = np.flatnonzero(np.diff(who, prepend=-1))
+    before = sums - x - np.repeat((sums - x)[first], np.diff(np.append(first, len(who))))
+    found = np.zeros(len(added))
+    found[order] = (2.0 * before + x) * x
+    return found
+
+
+def _divided(a: Floats, b: Floats) -> Floats:
+    """a / b, and 0 where b is 0."""
+    a, b = np.broadcast_arrays(a, b)
+    return np.divide(a, b, out=np.zeros(a.shape), where=b > 0)
 
 
 def effective_share(contributed: Floats, samples: Floats) -> float:
@@ -127,9 +165,16 @@ def curve_at(ideal: Floats, clock: Floats) -> Floats:
     return np.interp(clock, np.arange(len(ideal)), ideal)
 
 
-def foretold(clock: Clock, ideal: Ideal, test: Floats) -> Floats:
-    """The predicted accuracy after each commit, from none on; `test` are the shares of labels in the test set."""
-    return curve_at(ideal.accuracy, clock.classes) @ (test / test.sum())
+def foretold(clock: Clock, ideal: Ideal, test: Floats, *, exponent: float = EXPONENT) -> Floats:
+    """The accuracy foretold after each commit, from none on; `test` are the shares of labels in the test set."""
+    recall = curve_at(ideal.accuracy, clock.classes)
+    if exponent:
+        at = np.stack([curve_at(m, t) for m, t in zip(ideal.diversity.T, clock.classes.T, strict=True)], axis=1)
+        ratio = np.clip(_divided(clock.diversity, at), _LEAST, 1.0)
+        recall = 1.0 - np.minimum((1.0 - recall) * ratio**-exponent, 1.0)
+    found = recall @ (test / test.sum())
+    found[0] = ideal.accuracy[0]  # the untrained model
+    return np.maximum(found, ideal.accuracy[0])
 
 
 def without_training(clock: Clock, rounds: int) -> Floats:
@@ -150,15 +195,21 @@ def rising(values: Floats) -> Floats:
     return np.repeat(means, sizes)
 
 
-def noise_of(full: Floats, small: Floats, *, cohort: int, few: int) -> float:
-    """b, from two ideal learning curves: after t commits of `few` reports as much is learnt as after s t of `cohort`, and
-    s = e(few) gives b = (1 - s) / (s / few - 1 / cohort). s is found by least squares between few / cohort and 1."""
-    slowest = few / cohort
-    t = np.arange(len(small))
-    tried = np.linspace(slowest, 1.0, 400)
-    errors = [float(np.sum((curve_at(full, s * t) - small) ** 2)) for s in tried]
-    s = float(tried[int(np.argmin(errors))])
-    return float("inf") if s <= slowest else (1.0 - s) / (s / few - 1.0 / cohort)
+def noise_of(ideal: Ideal, part: Participation, labels: Ints, accuracy: Floats, test: Floats) -> float:
+    """b, from an ideal run with small cohorts: the noise with which its curve is foretold best, by least squares.
+
+    A commit of the small cohort, m, is worth s = e(m) between m / k and 1, and b = (1 - s) / (s / m - 1 / k).
+    """
+    few = float(part.reports.mean())
+    best, found = np.inf, 0.0
+    for s in np.linspace(1.0, few / ideal.cohort, _TRIED):
+        left = s / few - 1.0 / ideal.cohort
+        noise = float((1.0 - s) / left) if left > _NEARLY else np.inf
+        clock = class_clock(part, labels, cohort=ideal.cohort, noise=noise)
+        error = float(np.sum((foretold(clock, ideal, test) - accuracy) ** 2))
+        if error < best:
+            best, found = error, noise
+    return found
 
 
 def always_on_clock(
