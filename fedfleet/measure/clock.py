@@ -74,7 +74,7 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Ideal:
-    """What reference runs on an ideal fleet tell: accuracy and diversity after 0, 1, .. commits of a full cohort, and the noise b."""
+    """What reference runs on an ideal fleet tell: accuracy and diversity after 0, 1, .. full commits, and the noise b."""
 
     accuracy: Floats
     diversity: Floats
