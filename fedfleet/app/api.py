@@ -12,6 +12,7 @@ from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, e
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform, stored_weights
+from fedfleet.app.runs.classes import with_classes
 from fedfleet.app.runs.own import Given, Own, brought, content, is_own, judged, maker, reopened
 from fedfleet.app.runs.own_folder import read_arrays
 from fedfleet.app.runs.privacy import source_here, with_privacy
@@ -160,10 +161,10 @@ def _begun(table: dict[str, Any], name: str, given: Given, *, copied: bool) -> t
     file = str(Path(given.data).resolve()) if isinstance(given.data, str | Path) else ""
     recipe = own_task(given.model, _arrays(given.data), scores=given.loss is None)
     resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, own_task="?")
-    task = recipe(resolved.seed)
+    task = recipe(resolved.data_seed)
     own = brought(task, given, file=file, copied=copied)
     loss = {} if given.loss is None else {"loss": getattr(given.loss, "__name__", type(given.loss).__name__)}
-    return replace(resolved, task={"use": "own", "content": content(task, resolved.seed), **loss}), own
+    return replace(resolved, task={"use": "own", "content": content(task, resolved.training_seed), **loss}), own
 
 
 def _own_in(folder: Path | None) -> Spec | None:
@@ -192,7 +193,7 @@ def _in_memory(spec: Spec, own: Own | None, hear: Hear | None) -> Result:
         )  # fmt: skip
     params = done.state.server.params
     found = summary(events, chance=chance_of(setup.task), caveats=caveats(setup))
-    found = with_privacy(found, setup.plan, {}, events)
+    found = with_classes(with_privacy(found, setup.plan, {}, events), setup.task, params)
     metrics = {
         **judged(own and replace(own, task=setup.task), params, found),
         "digest": journal.digest,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fedfleet.core.records import Context, Ints, ServerState, Wave
+from fedfleet.core.records import Context, Ints, ServerState, Tried, Wave
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,15 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Evaluate:
-    """Try this model on the central test set, and on all clients' test shards if `clients`. Answer: Evaluated."""
+    """Try this model on the central test set, and on all clients' test shards if `clients`. Answer: Evaluated.
+
+    `known`: it has been tried before, and did so; then there is nothing to compute.
+    """
 
     version: int
     server: ServerState
     clients: bool
+    known: Tried | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from fedfleet.core.records import Cost, Floats
 
 # A training sample costs a forward and a backward pass, taken as three times the forward pass alone.
@@ -41,8 +43,13 @@ def stage_seconds(
     return {"latency": latency, "download": down, "compute": compute, "upload": up}
 
 
-def scaled(cost: Cost, byte_scale: float) -> Cost:
-    """The cost as if the model had its declared size: bytes scale, samples and batches do not."""
+def scaled(cost: Cost, byte_scale: float, charge: float | None = None) -> Cost:
+    """The cost as if the model had its declared size: bytes scale, samples and batches do not.
+
+    With `charge`, every task is charged for so many samples, whatever it trains on; nothing is counted by batches then.
+    """
+    if charge is not None:
+        cost = replace(cost, samples=np.full(len(cost.samples), float(charge)), batches=None)
     if byte_scale == 1.0:
         return cost
     return replace(cost, bytes_down=cost.bytes_down * byte_scale, bytes_up=cost.bytes_up * byte_scale)

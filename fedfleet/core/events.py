@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fedfleet.core.names import ModelName
-from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster, ServerState
+from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster, ServerState, Tally
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,10 @@ class ReportsGathered:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """Fact: how model `version` does on the central test set, and on the clients' own if that was asked."""
+    """Fact: how model `version` does on the central test set, and on the clients' own if that was asked.
+
+    `unseen`: how it does on people whose samples nobody trains on, where there are any.
+    """
 
     time: float
     version: int
@@ -129,6 +132,7 @@ class Evaluated:
     total: int
     loss: float
     clients: ClientScores | None = None
+    unseen: Tally | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge, Gt, Le, Lt
 
 SMALLEST, LARGEST = 1e-12, 1e15  # of numbers that must be positive: beyond, sums and quotients overflow
 MOST = 2**31 - 1  # of anything that is counted
@@ -20,6 +20,8 @@ NonNegative = Annotated[float, Ge(0), Le(LARGEST)]
 Waiting = Annotated[float, Gt(0)]  # seconds, or infinite: as long as it takes
 Horizon = Annotated[float, Gt(0), Le(1e12)]  # seconds: beyond, moments can no longer be told apart
 Share = Annotated[float, Ge(SMALLEST), Le(1)]
+Part = Annotated[float, Gt(0), Lt(1)]  # neither nothing nor all
+Ratio = Annotated[float, Gt(1), Le(LARGEST)]  # of a largest to a smallest
 Fraction = Annotated[float, Ge(0), Le(1)]
 Bound = Annotated[float, Ge(2.0**-30), Le(2.0**30)]  # of an element of an update: the sums must fit into 64 bits
 Count = Annotated[int, Ge(1), Le(MOST)]

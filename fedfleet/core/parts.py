@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.events import TasksSpent
 from fedfleet.core.folding import Aggregate, Fold, Folding
@@ -216,7 +218,8 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central.
+    """A model on a dataset. `build()` makes the torch module; `init(seed)` its first parameters; `holdout` is central, and
+    `unseen` are the rows of people whom nobody trains on.
 
     Models are trained and judged by cross-entropy, or by `loss`. `narrow(share)` makes the module with this share of the units of
     every hidden layer, all of them at 1; a task without it has one size only. `frozen` are weights that nobody trains: `build()`
@@ -231,6 +234,11 @@ class Task:
     loss: Loss | None = None
     narrow: Callable[[float], Any] | None = None
     frozen: Tree = field(default_factory=dict[str, Array])
+    unseen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def dealt(self) -> Ints:
+        """The rows that clients hold: all but those of the central test set and of people whom nobody trains on."""
+        return np.setdiff1d(np.arange(len(self.dataset.y)), np.concatenate([self.holdout, self.unseen]))
 
     def whole(self, params: Tree) -> Tree:
         """All weights of the model: these, and those that are frozen."""
@@ -289,7 +297,10 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything that decides a run, apart from the world: what, who, when, until when."""
+    """Everything that decides a run, apart from the world: what, who, when, until when.
+
+    `charge`: for how many samples a task is charged (None: for those that it trains on).
+    """
 
     seed: int
     algorithm: Algorithm
@@ -300,3 +311,4 @@ class Plan:
     clients: int
     byte_scale: float = 1.0
     spec_digest: str = ""
+    charge: float | None = None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fedfleet.core.limits import Count, Horizon, NonNegative, Share
+from fedfleet.core.limits import Count, Horizon, NonNegative, Positive, Share
 from fedfleet.core.trees import Array, Tree
 
 Ints = NDArray[np.int64]
@@ -163,6 +163,13 @@ class ClientScores:
     total: Ints
 
 
+class Tally(NamedTuple):
+    """How many of so many samples a model got right."""
+
+    correct: int
+    total: int
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """How a model does on one set of samples: integers, and the loss as a diagnostic."""
@@ -170,6 +177,14 @@ class Score:
     correct: int
     total: int
     loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How a model did when it was tried: on the central test set, and on people held out from training if there are any."""
+
+    score: Score
+    unseen: Tally | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +267,9 @@ class Stop:
     """When a run ends: whichever comes first. `virtual_seconds` is the horizon, and always there.
 
     `rounds` counts attempts, `commits` those that made a model, `updates` tasks handed out (trips). The rules about accuracy
-    look at evaluations, of which there is one every `evaluate_every` commits.
+    look at evaluations, of which there is one every `evaluate_every` commits, and beside those one every `evaluate_attempts`
+    rounds, failed ones too, and one every `evaluate_seconds` of virtual time, where these are set. A model that has been tried
+    already is not tried again: the curve gets its point, and `patience` counts models.
     """
 
     rounds: Count = 100
@@ -263,3 +280,5 @@ class Stop:
     patience: Count | None = None
     min_delta: NonNegative = 0.0
     evaluate_every: Count = 1
+    evaluate_attempts: Count | None = None
+    evaluate_seconds: Positive | None = None

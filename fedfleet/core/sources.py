@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
+
+import numpy as np
 
 from fedfleet.core.edges import UserSource
 from fedfleet.core.records import Bools, Cost, Floats, Ints, Keys
@@ -90,13 +92,15 @@ Split = Literal["train", "valid", "test"]
 class DataSource:
     """Who holds what: `shard(client, split, round)` as row numbers of the dataset; `sizes(round)` of the training shards.
 
-    `testers` are the clients with test samples of their own; `holdout` are the rows of the central test set.
+    `testers` are the clients with test samples of their own; `holdout` are the rows of the central test set, `unseen` those of
+    people of whom nobody holds anything.
     """
 
     shard: Callable[[int, Split, int], Ints]
     sizes: Callable[[int], Ints]
     testers: Ints
     holdout: Ints
+    unseen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,7 +71,7 @@ def _pick(plan: Plan, state: RunState, roster: Roster, draw: Draw | None = None)
         return consult(plan, state)
     at = _checked(plan, roster, asked, wanted)
     with blaming(f"algorithm {plan.algorithm.name!r}, reckoning what {len(at)} tasks cost,"):
-        cost = scaled(cost_of(plan.algorithm, state.server, asked, roster.samples[at]), plan.byte_scale)
+        cost = scaled(cost_of(plan.algorithm, state.server, asked, roster.samples[at]), plan.byte_scale, plan.charge)
     wave = Wave(state.next_task, book.round, book.version, book.now, asked, roster.keys[at], cost, state.server)
     sent = TasksSent(
         book.now, book.round, book.version, wave.first, asked.clients, asked.steps, asked.share, cost.samples,

@@ -6,7 +6,7 @@ Every field of a state is covered, in whatever phase it is: `pending` says which
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,13 @@ from immutables import Map
 
 from fedfleet.core.commands import Probe
 from fedfleet.core.parts import State
-from fedfleet.core.records import Assignments, Book, Cost, Roster, ServerState, Wave
+from fedfleet.core.records import Assignments, Book, Cost, Roster, Score, ServerState, Tally, Tried, Wave
 from fedfleet.core.trees import Array, Tree
 from fedfleet.engine.state import Ending, Phase, Progress, RunState, in_order_of_arrival, unsettled
 
 Frozen = tuple[dict[str, Any], dict[str, Array]]
 _COLUMNS = ("clients", "steps", "share", "keys", "samples", "bytes_down", "bytes_up")
-_PLAIN = ("others", "at_least", "next_task", "wake", "room", "reason")  # fields that are plain values already
+_PLAIN = ("others", "at_least", "next_task", "wake", "room", "reason", "look")  # fields that are plain values already
 
 
 def freeze(state: RunState) -> Frozen:
@@ -84,8 +84,16 @@ def thaw(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> RunState:
         Map({t: waves[int(first)] for first, tasks in meta["running"].items() for t in tasks}),
         ended=_linked(meta["ended"], waves), gathering=_linked(meta["gathering"], waves),
         unpaid=tuple(c for rows in meta["unpaid"] if (c := _linked(rows, waves)) is not None), roster=roster, probe=probe,
-        phase=Phase(meta["phase"]), progress=Progress(**meta["progress"]), **{name: meta[name] for name in _PLAIN},
+        phase=Phase(meta["phase"]), progress=_progress(meta["progress"]), **{name: meta[name] for name in _PLAIN},
     )  # fmt: skip
+
+
+def _progress(said: Mapping[str, Any]) -> Progress:
+    tried, found = said["tried"], Progress(**{**said, "tried": None})
+    if tried is None:
+        return found
+    unseen = None if tried["unseen"] is None else Tally(*tried["unseen"])
+    return replace(found, tried=Tried(Score(**tried["score"]), unseen))
 
 
 def _wave_arrays(wave: Wave) -> dict[str, Array]:

@@ -107,7 +107,8 @@ def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunS
         )
     wake = min(wake, plan.stop.virtual_seconds)
     if wake != state.wake:
-        state, commands = state._replace(wake=wake), (*commands, WakeAt(wake))
+        state = state._replace(wake=wake)
+        commands = (*commands, WakeAt(wake if state.look is None else min(wake, state.look)))
     return state, commands
 
 
@@ -142,8 +143,7 @@ def _round_over(plan: Plan, state: RunState) -> Reaction:
     reason = ending.limit_reached(plan, state)
     if reason:
         return ending.start(state, reason)
-    version = state.book.version
-    if version != state.progress.evaluated and version % plan.stop.evaluate_every == 0:
+    if ending.evaluation_due(plan, state):
         state = state._replace(phase=Phase.EVALUATING)
         return Reaction(state, (), (evaluate_command(state),))
     return Reaction(state)

@@ -12,6 +12,7 @@ from typing import assert_never
 import numpy as np
 from immutables import Map
 
+from fedfleet.core.commands import WakeAt
 from fedfleet.core.errors import RunFailed, blaming
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -42,7 +43,7 @@ from fedfleet.engine.asking import candidates_seen, probed
 from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, learnt, room_for, task_ended, with_book
 from fedfleet.engine.consulting import consult, open_next
 from fedfleet.engine.pending import evaluate_command
-from fedfleet.engine.state import Phase, Reaction, RunState, endings
+from fedfleet.engine.state import Phase, Reaction, RunState, alarm, endings
 
 
 def begin(plan: Plan) -> Reaction:
@@ -52,7 +53,8 @@ def begin(plan: Plan) -> Reaction:
     with blaming(f"selector {plan.choose.name!r}, making its first state for {plan.clients} clients,"):
         selector = plan.choose.initial(plan.clients)
     book = Book(kept=plan.pace.initial)
-    state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=room_for(0))
+    first = ending.next_look(plan)
+    state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=room_for(0), look=first)
     began = RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
     shown = (PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
     return Reaction(state, (began, *shown), (evaluate_command(state),))
@@ -122,12 +124,21 @@ def _charged(plan: Plan, state: RunState, fact: TasksSpent) -> RunState:
 
 
 def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
+    if state.look is not None and fact.time >= state.look and state.phase is Phase.OPEN:
+        return _looked(plan, state, fact)
     state = with_book(state._replace(wake=None), now=fact.time, answered=False)
     if state.phase is not Phase.OPEN:
         return Reaction(state)  # what is awaited will look at the clock when it comes
     if fact.time >= plan.stop.virtual_seconds:
         return ending.start(state, "virtual_seconds")
     return consult(plan, state)
+
+
+def _looked(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
+    """Look at the model in the middle of a round; the policy is not asked, so that looking changes nothing."""
+    after = ending.next_look(plan, fact.time)
+    state = with_book(state._replace(phase=Phase.LOOKING, look=after), now=fact.time)
+    return Reaction(state, (), (evaluate_command(state),))
 
 
 def _reports_gathered(plan: Plan, state: RunState, fact: ReportsGathered) -> Reaction:
@@ -165,13 +176,17 @@ def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:
     state = with_book(state, now=fact.time)
     if state.phase is Phase.ENDING:
         return ending.finish(state)
-    if state.phase is not Phase.EVALUATING:
+    if state.phase not in (Phase.EVALUATING, Phase.LOOKING):
         raise RunFailed(f"model {fact.version} was evaluated without being asked for: the runtime is broken")
+    looked = state.phase is Phase.LOOKING
     state = state._replace(phase=Phase.OPEN, progress=ending.progressed(plan, state.progress, fact))
-    reason = ending.goal_reached(plan, state, fact) or ending.limit_reached(plan, state)
+    reason = ending.goal_reached(plan, state, fact) or ("" if looked else ending.limit_reached(plan, state))
     if reason:
         return ending.start(state, reason)
-    return consult(plan, state)
+    if not looked:
+        return consult(plan, state)
+    wake = alarm(state)
+    return Reaction(state, (), () if wake is None else (WakeAt(wake),))
 
 
 def _guard_zeno(plan: Plan, state: RunState, fact: Fact) -> RunState:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from fedfleet.core.commands import Command, Finish, Forget
 from fedfleet.core.events import Evaluated, Outcome, RunEnded
 from fedfleet.core.parts import Plan
+from fedfleet.core.records import Score, Tried
 from fedfleet.engine.book import dropped
 from fedfleet.engine.pending import evaluate_command, owing
 from fedfleet.engine.state import Phase, Progress, Reaction, RunState
@@ -27,11 +28,30 @@ def limit_reached(plan: Plan, state: RunState) -> str:
 
 
 def progressed(plan: Plan, progress: Progress, fact: Evaluated) -> Progress:
-    """Progress after an evaluation: only a gain of more than min_delta counts as one."""
+    """Progress after an evaluation: only a gain of more than min_delta counts as one; a model counts once, however often."""
+    if progress.evaluated == fact.version:
+        return progress
     accuracy = fact.correct / fact.total if fact.total else 0.0
+    tried = Tried(Score(fact.correct, fact.total, fact.loss), fact.unseen)
     if accuracy > progress.best + plan.stop.min_delta:
-        return replace(progress, best=accuracy, since=0, evaluated=fact.version)
-    return replace(progress, since=progress.since + 1, evaluated=fact.version)
+        return replace(progress, best=accuracy, since=0, evaluated=fact.version, tried=tried)
+    return replace(progress, since=progress.since + 1, evaluated=fact.version, tried=tried)
+
+
+def evaluation_due(plan: Plan, state: RunState) -> bool:
+    """Is the model looked at now that a round is over? It is after so many commits, if it is new, and after so many rounds."""
+    stop, version = plan.stop, state.book.version
+    new = version != state.progress.evaluated and version % stop.evaluate_every == 0
+    return new or (stop.evaluate_attempts is not None and state.book.round % stop.evaluate_attempts == 0)
+
+
+def next_look(plan: Plan, last: float = 0.0) -> float | None:
+    """When the model is looked at next after this look, where that goes by virtual time; never at the end, which has its own."""
+    every = plan.stop.evaluate_seconds
+    if every is None:
+        return None
+    look = every * (round(last / every) + 1)
+    return look if last < look < plan.stop.virtual_seconds else None
 
 
 def goal_reached(plan: Plan, state: RunState, fact: Evaluated) -> str:

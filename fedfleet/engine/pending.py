@@ -7,7 +7,7 @@ from fedfleet.core.commands import Account, Command, Evaluate, FindCandidates, G
 from fedfleet.core.parts import Plan
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import FOLDED, Context
-from fedfleet.engine.state import Ending, Phase, RunState, endings
+from fedfleet.engine.state import Ending, Phase, RunState, alarm, endings
 
 
 def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
@@ -19,8 +19,9 @@ def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
     found: list[Command] = []
     if state.phase is Phase.DONE:
         return ()
-    if state.wake is not None:
-        found.append(WakeAt(state.wake))
+    wake = alarm(state)
+    if wake is not None:
+        found.append(WakeAt(wake))
     if state.probe is not None:
         found.append(state.probe)
     elif state.book.asking:
@@ -28,7 +29,7 @@ def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
     found += map(account_command, state.unpaid)
     if state.phase is Phase.GATHERING:
         found.append(gather_command(state))
-    elif state.phase in (Phase.EVALUATING, Phase.ENDING):
+    elif state.phase in (Phase.EVALUATING, Phase.LOOKING, Phase.ENDING):
         found.append(evaluate_command(state))
     return tuple(found)
 
@@ -59,8 +60,10 @@ def owing(state: RunState, last: Ending | None) -> tuple[RunState, tuple[Account
 
 
 def evaluate_command(state: RunState) -> Evaluate:
-    """Try the newest model; at the end of the run on every client too."""
-    return Evaluate(state.book.version, state.server, clients=state.phase is Phase.ENDING)
+    """Try the newest model; at the end of the run on every client too. One that was tried already is not tried again."""
+    last, ending = state.progress, state.phase is Phase.ENDING
+    known = last.tried if not ending and last.evaluated == state.book.version else None
+    return Evaluate(state.book.version, state.server, ending, known)
 
 
 def _context(state: RunState, ended: Ending) -> Context:

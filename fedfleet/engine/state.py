@@ -11,7 +11,7 @@ from immutables import Map
 from fedfleet.core.commands import Command, Probe
 from fedfleet.core.events import Outcome
 from fedfleet.core.parts import State
-from fedfleet.core.records import FATES, Book, Roster, ServerState, Wave
+from fedfleet.core.records import FATES, Book, Roster, ServerState, Tried, Wave
 
 
 class Phase(Enum):
@@ -20,6 +20,7 @@ class Phase(Enum):
     OPEN = "open"
     GATHERING = "gathering"
     EVALUATING = "evaluating"
+    LOOKING = "looking"  # at the model in the middle of a round, of which the policy hears nothing
     ENDING = "ending"
     DONE = "done"
 
@@ -45,6 +46,7 @@ class Progress:
     since: int = 0
     evaluated: int = -1
     updates: int = 0
+    tried: Tried | None = None  # how the model did that was evaluated last
 
 
 class RunState(NamedTuple):
@@ -70,6 +72,7 @@ class RunState(NamedTuple):
     progress: Progress = Progress()
     room: int = 0  # facts other than task ends that this instant may still see: the Zeno guard
     reason: str = ""  # why the run is ending
+    look: float | None = None  # when the model is looked at next, where that goes by virtual time
 
 
 class Reaction(NamedTuple):
@@ -78,6 +81,13 @@ class Reaction(NamedTuple):
     state: RunState
     outcomes: tuple[Outcome, ...] = ()
     commands: tuple[Command, ...] = ()
+
+
+def alarm(state: RunState) -> float | None:
+    """When the run is to be woken: for the policy, or to look at the model, whichever comes first."""
+    if state.look is None or state.wake is None:
+        return state.wake if state.look is None else state.look
+    return min(state.wake, state.look)
 
 
 def endings(last: Ending | None) -> list[Ending]:

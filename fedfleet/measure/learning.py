@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfleet.core.events import Evaluated, Event
-from fedfleet.core.records import ClientScores, Floats
+from fedfleet.core.records import Bools, ClientScores, Floats, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +67,51 @@ class ClientAccuracy:
 
 def client_accuracy(log: Iterable[Event]) -> ClientAccuracy | None:
     """Accuracy on the clients' own test shards at the last evaluation that looked at them."""
-    last: ClientScores | None = None
-    for event in log:
-        if isinstance(event, Evaluated) and event.clients is not None and len(event.clients.total):
-            last = event.clients
+    last = _last_scores(log)
     if last is None:
         return None
     share = last.correct / last.total
     mean = float(last.correct.sum() / last.total.sum())
     worst = np.sort(share)[: -(-len(share) // 10)]
     return ClientAccuracy(mean, float(np.percentile(share, 10)), float(share.std()), float(worst.mean()))
+
+
+@dataclass(frozen=True, slots=True)
+class ByPart:
+    """Accuracy, over their own test samples, of the clients with a report in some model, and of those who never had one.
+
+    None: there are no such clients with test samples, or nobody looked at clients.
+    """
+
+    took_part: float | None
+    never: float | None
+
+
+def by_part(log: Iterable[Event], contributions: Ints) -> ByPart:
+    """The last evaluation of clients, apart by whether any report of the client was folded; weighted by samples.
+
+    Where all samples are trained on in one place nobody takes part as a client, and neither is known.
+    """
+    last = _last_scores(log)
+    if last is None or last.clients.max() >= len(contributions):
+        return ByPart(None, None)
+    took = contributions[last.clients] > 0
+    return ByPart(_mean_of(last, took), _mean_of(last, ~took))
+
+
+def unseen_accuracy(log: Iterable[Event]) -> float | None:
+    """Accuracy of the last model on people whose samples nobody trained on; None if none were held out."""
+    found = [e.unseen for e in log if isinstance(e, Evaluated) and e.unseen is not None]
+    return found[-1].correct / found[-1].total if found else None
+
+
+def _last_scores(log: Iterable[Event]) -> ClientScores | None:
+    last: ClientScores | None = None
+    for event in log:
+        if isinstance(event, Evaluated) and event.clients is not None and len(event.clients.total):
+            last = event.clients
+    return last
+
+
+def _mean_of(scores: ClientScores, which: Bools) -> float | None:
+    return float(scores.correct[which].sum() / scores.total[which].sum()) if which.any() else None

@@ -8,8 +8,9 @@ from typing import Any
 
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunBegan, RunEnded
 from fedfleet.measure.budget import budgets, targets
+from fedfleet.measure.curve import curve_table, times_to
 from fedfleet.measure.energy import energy
-from fedfleet.measure.learning import client_accuracy, convergence_time, learning_curve
+from fedfleet.measure.learning import by_part, client_accuracy, convergence_time, learning_curve, unseen_accuracy
 from fedfleet.measure.pacing import abandoned_rounds, rebroadcasts, timelines
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
 from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds
@@ -30,7 +31,9 @@ def summary(
     own = client_accuracy(log)
     converged = convergence_time(log)
     moved = traffic(tasks, seconds, beside(log))
-    fair = participation_fairness(contributions(tasks, clients))
+    took_part = contributions(tasks, clients)
+    fair = participation_fairness(took_part)
+    apart = by_part(log, took_part)
     spent = spending(log, len(tasks.fate))
     drawn = energy(log, tasks, spent)
     committed = sum(isinstance(e, ModelCommitted) for e in log)
@@ -50,6 +53,9 @@ def summary(
         "accuracy_bottom10": own.bottom10 if own else None,
         "accuracy_worst10_mean": own.worst10_mean if own else None,
         "accuracy_std": own.std if own else None,
+        "accuracy_took_part": apart.took_part,
+        "accuracy_never": apart.never,
+        "accuracy_unseen": unseen_accuracy(log),
         "virtual_seconds": seconds,
         "convergence_seconds": converged,
         "bytes_down": moved.bytes_down,
@@ -70,4 +76,6 @@ def summary(
         "staleness": staleness_histogram(tasks).tolist(),
         "participation": asdict(fair),
         "reports_rejected": sum(isinstance(e, ReportRejected) for e in log),
+        "time_to": times_to(curve),
+        "curve": curve_table(log),
     }

@@ -259,7 +259,7 @@ def _is_sum(said: Evaluated) -> bool:
 
 def _check_score(number: int, said: Evaluated, found: Evaluated) -> None:
     """Compare what a model was said to score with what it scores."""
-    for name in ("version", "correct", "total"):
+    for name in ("version", "correct", "total", "unseen"):
         if getattr(said, name) != getattr(found, name):
             raise Lie(number, f"{name} is {getattr(said, name)}, but {getattr(found, name)} follows from the model")
     ours, theirs = (None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (found, said))

@@ -35,7 +35,7 @@ def check_sees(plan: Plan) -> None:
 
 def foreseen_cost(plan: Plan, state: RunState, clients: Ints, samples: Ints) -> Cost:
     """What the whole work would cost these clients with the newest model."""
-    return scaled(cost_of(plan.algorithm, state.server, whole_work(clients), samples), plan.byte_scale)
+    return scaled(cost_of(plan.algorithm, state.server, whole_work(clients), samples), plan.byte_scale, plan.charge)
 
 
 def foreseen_seconds(world: World, state: RunState, clients: Ints, cost: Cost) -> Floats:

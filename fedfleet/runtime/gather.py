@@ -16,7 +16,20 @@ from fedfleet.core.folding import TOO_FEW, Fold, Folding
 from fedfleet.core.noising import add_noise, seeded_key
 from fedfleet.core.parts import Executor, Folded, Job, Offer, Plan, Trial
 from fedfleet.core.passes import NO_MEMORY, NO_SETTINGS
-from fedfleet.core.records import ClientScores, Context, Floats, Ints, Rejected, Report, Score, ServerState, Slots, Wave
+from fedfleet.core.records import (
+    ClientScores,
+    Context,
+    Floats,
+    Ints,
+    Rejected,
+    Report,
+    Score,
+    ServerState,
+    Slots,
+    Tally,
+    Tried,
+    Wave,
+)
 from fedfleet.core.sources import DataSource, World
 from fedfleet.core.trees import Array, Tree
 from fedfleet.runtime.memory import ClientMemory
@@ -186,11 +199,21 @@ def stat_columns(stats: Sequence[Mapping[str, float]]) -> dict[str, Floats]:
 def evaluate(
     plan: Plan, world: World, execute: Executor, memory: ClientMemory, command: Evaluate, now: float
 ) -> Evaluated:
-    """The model on the central test set, and on all clients' own test shards if that is asked."""
-    params = command.server.params
-    central = next(iter(execute.evaluate([Trial(params, world.data.holdout)])))
+    """The model on the central test set and on people held out, and on all clients' own test shards if that is asked."""
+    if command.known is not None:
+        return as_known(command.version, command.known, now)
+    params, held = command.server.params, world.data
+    sets = [held.holdout, held.unseen] if len(held.unseen) else [held.holdout]
+    central, *others = execute.evaluate([Trial(params, rows) for rows in sets])
+    unseen = Tally(others[0].correct, others[0].total) if others else None
     scores = client_scores(plan, world, execute, memory, command.server) if command.clients else None
-    return Evaluated(now, command.version, central.correct, central.total, central.loss, scores)
+    return Evaluated(now, command.version, central.correct, central.total, central.loss, scores, unseen)
+
+
+def as_known(version: int, known: Tried, now: float) -> Evaluated:
+    """A point of the curve for a model that was tried before: nothing is computed."""
+    score = known.score
+    return Evaluated(now, version, score.correct, score.total, score.loss, None, known.unseen)
 
 
 _JUDGED_TOGETHER = 256  # personal models that lie in memory together

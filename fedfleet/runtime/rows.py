@@ -35,7 +35,7 @@ from fedfleet.core.events import (
     TaskStruck,
     TimerFired,
 )
-from fedfleet.core.records import ClientScores, Ints, Roster
+from fedfleet.core.records import ClientScores, Ints, Roster, Tally
 from fedfleet.runtime.packing import packed, unpacked
 
 
@@ -190,8 +190,9 @@ def _encode_one(event: Event) -> Row:
                 body=spans(event.tasks), note=json.dumps(means),
             )  # fmt: skip
         case Evaluated():
+            right, of = event.unseen or (0, 0)
             return Row(
-                t, Kind.EVALUATED, version=event.version, a=event.correct, b=event.total,
+                t, Kind.EVALUATED, version=event.version, task=right, client=of, a=event.correct, b=event.total,
                 body=_scores(event.clients), note=repr(event.loss),
             )  # fmt: skip
         case ReportRejected():
@@ -321,7 +322,8 @@ def _decode_one(row: Row) -> Event:
             return ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
         case Kind.EVALUATED:
             scores, loss = _read_scores(row.body), float(row.note or "nan")
-            return Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores)
+            unseen = Tally(row.task, row.client) if row.client else None
+            return Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores, unseen)
         case Kind.REJECTED:
             return ReportRejected(t, row.task, row.client, text)
         case Kind.PACED:

@@ -35,7 +35,7 @@ from fedfleet.core.sources import World
 from fedfleet.engine.book import with_book
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.pending import pending
-from fedfleet.engine.state import Phase, RunState, unsettled
+from fedfleet.engine.state import Phase, RunState, alarm, unsettled
 from fedfleet.runtime.acting import carry_out
 from fedfleet.runtime.aggregates import keep_aggregate
 from fedfleet.runtime.foreseen import check_sees, foreseen_cost, foreseen_seconds, roster_of
@@ -306,7 +306,7 @@ def next_fact(sim: Simulation) -> Fact:
             sim.awaited = None
             return CandidatesSeen(time, candidates(sim, time))
         sim.timers.discard(time)
-        if time == sim.state.wake:  # else it was replaced
+        if time == alarm(sim.state):  # else it was replaced
             return TimerFired(time)
 
 

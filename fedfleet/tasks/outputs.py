@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,25 @@ _TRIED = 3
 
 
 def outputs_of(task: Task, params: Tree, rows: Ints) -> Array:
-    """What the model answers to these rows of the dataset, [rows, outputs]."""
+    """What the model answers to these rows of the dataset, [rows, outputs]; in one thread, so that it is the same every time."""
     module = task.build().eval()
     known = {n: torch.from_numpy(np.array(v)) for n, v in params.items()}
     found: list[Array] = []
-    with torch.no_grad():
+    with torch.no_grad(), _one_thread():
         for a in range(0, len(rows), _TOGETHER):
             x = torch.from_numpy(task.dataset.x[rows[a : a + _TOGETHER]])
             found.append(functional_call(module, known, (x,)).numpy())
     return np.concatenate(found) if found else np.zeros((0, task.dataset.classes), np.float32)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def module_of(task: Task, params: Tree) -> torch.nn.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from fedfleet.core.cost import TRAINING_PASSES, stage_seconds
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, take_devices
-from fedfleet.core.limits import Kinds, NonNegative, Positive
+from fedfleet.core.limits import Kinds, NonNegative, Positive, Ratio
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sharing import SharedNames, everyones_row, row_of
@@ -24,6 +25,7 @@ from fedfleet.world.samplers.dpgmm import Support, sample_dpgmm
 DeviceRecipe = Callable[[Keys, int], DeviceSource]
 # The work by which devices are compared: a batch of so many samples, and so many bytes each way.
 BATCH, TRANSFER = 20, 1e7
+_REDRAWS = 64
 
 
 def homogeneous(
@@ -58,22 +60,46 @@ def spread(
     compute: NonNegative = 0.5,
     jitter: NonNegative = 0.0,
     seconds_per_batch: NonNegative = 0.0,
+    most_link: Ratio | None = None,
+    most_compute: Ratio | None = None,
 ) -> DeviceRecipe:
     """Devices spread log-normally around a median: `link` and `compute` are standard deviations of the natural logarithm.
 
     `jitter` varies the link from trip to trip in the same way. Kinds: slow, middle and fast thirds by link speed. A device
     that is slow with samples is as slow with batches: `seconds_per_batch` spreads together with `seconds_per_sample`.
+    `most_link` and `most_compute` say how many times faster the fastest link or processor may be than the slowest (measured
+    fleets: 200 and 13): the distribution is cut on both sides of its median, and whoever would lie beyond is drawn again.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:
-        kbps = mbps * 1000.0 * np.exp(link * normals(seed, "link", keys))
-        slowness = np.exp(compute * normals(seed, "compute", keys))
+        kbps = mbps * 1000.0 * lognormals(seed, "link", keys, link, most_link)
+        slowness = lognormals(seed, "compute", keys, compute, most_compute)
         per_sample, per_batch = seconds_per_sample * slowness, seconds_per_batch * slowness
         rank = np.argsort(np.argsort(kbps, kind="stable"), kind="stable")
         kinds = SharedNames(np.array(["slow", "middle", "fast"]), np.minimum(3 * rank // len(keys), 2).astype(np.int32))
         return fixed_devices(kbps, kbps, per_sample, per_batch, kinds, keys=keys, seed=seed, jitter=jitter)
 
     return recipe
+
+
+def lognormals(seed: int, label: str, keys: Keys, sigma: float, most: float | None) -> Floats:
+    """Factors around 1, log-normal with this standard deviation of the logarithm; with `most`, in [1 / sqrt(most), sqrt(most)].
+
+    Whoever lies inside without the limit keeps its factor; the others are drawn again until they do.
+    """
+    drawn = sigma * normals(seed, label, keys)
+    if most is None:
+        return np.exp(drawn)
+    edge = 0.5 * math.log(most)
+    beyond = np.flatnonzero(np.abs(drawn) > edge)
+    for again in range(1, _REDRAWS):
+        if not len(beyond):
+            break
+        drawn[beyond] = sigma * normals(seed, f"{label}/again", keys[beyond], again)
+        beyond = beyond[np.abs(drawn[beyond]) > edge]
+    # Only between limits that lie close together is anybody left, and there the density is all but flat.
+    drawn[beyond] = edge * (2.0 * uniforms(seed, f"{label}/between", keys[beyond]) - 1.0)
+    return np.exp(drawn)
 
 
 def fixed_devices(

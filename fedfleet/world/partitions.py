@@ -99,7 +99,7 @@ def hold(
 ) -> DataSource:
     """Deal what is not held out to clients, see that each has `min_samples`, and split each shard: train, valid, test."""
     n, dataset = len(keys), task.dataset
-    rows = np.setdiff1d(np.arange(len(dataset.y)), task.holdout)
+    rows = task.dealt()
     if n * min_samples > len(rows):
         raise BadInput(
             f"world.clients: {n} clients with at least {min_samples} samples each need {n * min_samples} samples, "
@@ -127,7 +127,7 @@ def hold(
         return flat[cuts[client, k] : cuts[client, k + 1]]
 
     testers = np.flatnonzero(cuts[:, 3] > cuts[:, 2])
-    return DataSource(shard, lambda round: train, testers, task.holdout)
+    return DataSource(shard, lambda round: train, testers, task.holdout, task.unseen)
 
 
 def _at_least(owner: Ints, clients: int, least: int, rng: np.random.Generator) -> Ints:

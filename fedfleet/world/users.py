@@ -115,4 +115,4 @@ def on_devices(users: UserSource, data: DataSource, slots: list[dict[str, Ints]]
     n = len(users.user_of)
     sizes = np.array([len(shard(d, "train", 0)) for d in range(n)], np.int64)
     testers = np.array([d for d in range(n) if len(shard(d, "test", 0))], np.int64)
-    return DataSource(shard, lambda round: sizes, testers, data.holdout)
+    return DataSource(shard, lambda round: sizes, testers, data.holdout, data.unseen)

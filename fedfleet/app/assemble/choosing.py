@@ -24,7 +24,8 @@ def with_selector(spec: Spec, plan: Plan, world: World, task: Task) -> Plan:
     def trip_seconds() -> Floats:
         everyone: Ints = np.arange(plan.clients)
         server = plan.algorithm.init(plan.params)
-        cost = scaled(cost_of(plan.algorithm, server, whole_work(everyone), world.data.sizes(0)), plan.byte_scale)
+        whole = cost_of(plan.algorithm, server, whole_work(everyone), world.data.sizes(0))
+        cost = scaled(whole, plan.byte_scale, plan.charge)
         return world.devices.seconds(everyone, cost, 0.0, np.zeros(plan.clients, np.int64))
 
     told = facts_for(spec, task, world, plan.byte_scale)

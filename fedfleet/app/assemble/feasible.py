@@ -55,7 +55,7 @@ def _fastest_trip(plan: Plan, world: World, tried: Ints, within: float) -> float
     parts = max(1, len(tried) // _TOGETHER)
     for i in range(parts):
         some = tried[i::parts]  # spread over the fleet, so that one fast kind is met early
-        cost = scaled(cost_of(plan.algorithm, server, whole_work(some), sizes[some]), plan.byte_scale)
+        cost = scaled(cost_of(plan.algorithm, server, whole_work(some), sizes[some]), plan.byte_scale, plan.charge)
         for trip in range(_TRIPS):
             took = world.devices.seconds(some, cost, 0.0, np.full(len(some), trip))
             best = min(best, float(took.min()))

@@ -36,9 +36,9 @@ def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
 
     shape = cache(partial(shape_at, task))
     return {
-        RunFacts: RunFacts(spec.world["clients"], spec.seed, spec.stop["rounds"]),
+        RunFacts: RunFacts(spec.world["clients"], spec.training_seed, spec.stop["rounds"]),
         ModelOf: model,
-        FleetFacts: FleetFacts(shape, world.keys, spec.seed, world.devices.memory_mb, byte_scale),
+        FleetFacts: FleetFacts(shape, world.keys, spec.training_seed, world.devices.memory_mb, byte_scale),
     }
 
 

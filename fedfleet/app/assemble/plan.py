@@ -12,6 +12,7 @@ from fedfleet.app.assemble.beginnings import check_beginnings
 from fedfleet.app.assemble.choosing import with_selector
 from fedfleet.app.assemble.executor import check_executor, make_executor
 from fedfleet.app.assemble.feasible import check_silence, short_of_memory
+from fedfleet.app.assemble.holding import held_out
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
 from fedfleet.app.assemble.setup import Setup
 from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
@@ -51,8 +52,8 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
             'task.use = "own": the model and the data of this spec are not in it but in the folder of its run; go on there with '
             "--resume --out FOLDER, or give model= and data= to fedfleet.run in Python"
         )
-    made: Task = task if task is not None else build_part("tasks", spec.task)(spec.seed)
-    world, home, made = _flat_world(spec, made)
+    made: Task = task if task is not None else build_part("tasks", spec.task)(spec.data_seed)
+    world, home, made = _flat_world(spec, held_out(spec, made))
     plan, made = _flat_plan(spec, made, pace, world)
     _check_stop(plan.stop)
     if spec.edge is None:
@@ -69,40 +70,41 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
         _check_whole_work(plan)
     _check_holds(plan)
     _check_rounds(plan)
+    _check_charge(spec, plan)
     check_silence(plan, world)
     return Setup(spec, plan, world, made, lambda form=None: make_executor(spec, made, form), odd)
 
 
 def _flat_world(spec: Spec, task: Task) -> tuple[World, Households | None, Task]:
     """The world whose clients are devices; the users that they belong to, where the spec names any; the task as they hold it."""
-    table, keys = spec.world, client_keys(spec.world["clients"])
-    devices, states = devices_for(table, keys, spec.seed), states_for(table, keys, spec.seed)
-    more = besides(table, devices, states, keys, spec.seed)
+    table, keys, fleet = spec.world, client_keys(spec.world["clients"]), spec.fleet_seed
+    devices, states = devices_for(table, keys, fleet), states_for(table, keys, fleet)
+    more = besides(table, devices, states, keys, fleet)
     deal = build_part("partitions", table["data"])
     if "users" in table:
-        home = settle(table, task, deal, len(keys), spec.seed)
+        home = settle(table, task, deal, len(keys), fleet, spec.data_seed)
         world = World(
             keys, devices, more.states, home.on_devices, home.users, more.faults, more.energy, more.free_probes
         )
-        return world, home, poisoned(deal, task, world.data, keys, spec.seed)
-    data = hold(deal, task, keys, spec.seed, split=tuple(table["split"]), min_samples=table["min_samples"])
+        return world, home, poisoned(deal, task, world.data, keys, spec.data_seed)
+    data = hold(deal, task, keys, spec.data_seed, split=tuple(table["split"]), min_samples=table["min_samples"])
     world = World(keys, devices, more.states, data, None, more.faults, more.energy, more.free_probes)
-    return world, None, poisoned(deal, task, data, keys, spec.seed)
+    return world, None, poisoned(deal, task, data, keys, spec.data_seed)
 
 
 def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan, Task]:
     """The plan whose clients are devices, and the task as its algorithm trains it."""
-    params = task.init(spec.seed)
+    params = task.init(spec.training_seed)
     declared = spec.world["model_bytes"]
     facts = facts_for(spec, task, world, 1.0 if declared is None else declared / tree_nbytes(params))
     algorithm: Algorithm = build_part("algorithms", spec.algorithm, facts)
     if algorithm.adapt is not None:
-        task = adapted(algorithm, task, spec.seed)
-        params = task.init(spec.seed)
+        task = adapted(algorithm, task, spec.training_seed)
+        params = task.init(spec.training_seed)
     algorithm.init(params)  # it refuses a model that it cannot work with
     algorithm = with_overrides(algorithm, spec, world, facts, params)
     plan = Plan(
-        seed=spec.seed,
+        seed=spec.training_seed,
         algorithm=algorithm if task.loss is None else with_loss(algorithm, task.loss),
         choose=uniform(),  # until it is known among whom: `with_selector`
         pace=pace,
@@ -111,6 +113,7 @@ def _flat_plan(spec: Spec, task: Task, pace: Policy, world: World) -> tuple[Plan
         clients=len(world.keys),
         byte_scale=1.0 if declared is None else declared / tree_nbytes(task.whole(params)),
         spec_digest=spec.digest,
+        charge=spec.world["charge"],
     )
     return plan, task
 
@@ -134,11 +137,11 @@ def _seen_from_users(spec: Spec, plan: Plan, world: World, task: Task, home: Hou
             "average; use another algorithm, or remove [edge]"
         )
     assert spec.edge is not None
-    rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.seed)
+    rule = edge_rule(spec.edge, task, epochs_of(plan.algorithm, world.data.sizes(0)), spec.training_seed)
     fleet = edge_fleet(home, world.devices, world.keys, plan.byte_scale, world.energy)
-    states = states_for(spec.world, home.keys, spec.seed)
+    states = states_for(spec.world, home.keys, spec.fleet_seed)
     above = replace(plan, algorithm=nested(plan.algorithm, rule, fleet), clients=len(home.users))
-    faults = faults_for(spec.world, home.keys, spec.seed)  # of users, who are the clients now
+    faults = faults_for(spec.world, home.keys, spec.fleet_seed)  # of users, who are the clients now
     users = user_world(home, world.devices, reachable(states, faults), world.energy)
     return above, replace(users, faults=faults, free_probes=world.free_probes)
 
@@ -184,6 +187,19 @@ def _check_whole_work(plan: Plan) -> None:
         raise BadInput(
             f"choose: {plan.choose.name!r} gives each client work of its own (data, steps, a part of the model), and edges do all "
             "of theirs; use another selector, or remove [edge]"
+        )
+
+
+def _check_charge(spec: Spec, plan: Plan) -> None:
+    """A flat charge makes all work cost alike: whoever gives out work by its price would be misled."""
+    if plan.charge is None:
+        return
+    if spec.edge is not None:
+        raise BadInput("world.charge: edges plan by what training really costs; remove [edge], or world.charge")
+    if plan.choose.tailors:
+        raise BadInput(
+            f"world.charge: {plan.choose.name!r} gives each client the work that it has time for, and with a flat charge any work "
+            "takes the same time; use another selector, or remove world.charge"
         )
 
 

@@ -54,7 +54,8 @@ def sheets(setup: Setup) -> Callable[[int, bool], bytes]:
     memory = world.devices.memory_mb
     everyone: Table = {
         "form": FORM,
-        "seed": spec.seed,
+        "seed": spec.training_seed,
+        "data_seed": spec.data_seed,
         "clients": spec.world["clients"],
         "rounds": spec.stop["rounds"],
         "byte_scale": setup.plan.byte_scale,
@@ -186,19 +187,21 @@ def _read(sheet: bytes) -> Table:
 
 
 _KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
-    "seed": int, "clients": int, "rounds": int, "client": int, "key": str, "task": dict, "algorithm": dict, "inputs": dict,
+    "seed": int, "data_seed": int,
+    "clients": int, "rounds": int, "client": int, "key": str, "task": dict, "algorithm": dict, "inputs": dict,
     "data": dict, "frozen": str, "byte_scale": (int, float),
 }  # fmt: skip
 _MOST_FLEET = 10_000_000  # clients: a device holds the key of each, and nobody may fill its memory with them
 _RANGES: dict[str, tuple[float, float]] = {
-    "seed": (0, LAST_SEED), "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MOST),
+    "seed": (0, LAST_SEED), "data_seed": (0, LAST_SEED),
+    "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MOST),
     "byte_scale": (0, LARGEST),  # 0: trained in one place, where nothing travels
 }  # fmt: skip
 
 
 def _with_data(said: Table, recipe: Any, own: Path | None, key: int) -> tuple[Task, Ints, Ints]:
     """The task with this client's samples, and the rows that train and test."""
-    wanted, data, seed = said["inputs"], said["data"], said["seed"]
+    wanted, data, seed = said["inputs"], said["data"], said["data_seed"]
     if data["use"] == "own":
         if own is None:
             raise BadInput("this client was enrolled with its own samples; say where they are with --data FILE|FOLDER")

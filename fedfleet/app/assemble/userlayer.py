@@ -35,10 +35,10 @@ class Households:
     on_devices: DataSource
 
 
-def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, seed: int) -> Households:
-    """Give devices to users, deal the samples to users, and spread each user's samples over the devices."""
+def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet: int, seed: int) -> Households:
+    """Give devices to users by the seed of the fleet; deal the samples to them, and spread each user's over the devices."""
     recipe: UserRecipe = build_part("users", table["users"])
-    users = recipe.assign(devices, seed)
+    users = recipe.assign(devices, fleet)
     # Keys of users are not those of devices, so that user 3 and device 3 draw different numbers.
     keys = hash_keys(0, "user", client_keys(len(users)))
     most, split = int(np.bincount(users.user_of).max()), tuple(table["split"])
@@ -123,7 +123,7 @@ def edge_fleet(
 def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:
     """The rule that a spec names, given the facts about the task that it asks for; `epochs` is how often samples are seen."""
     labels, classes = task.dataset.y, task.dataset.classes
-    rows = np.setdiff1d(np.arange(len(labels)), task.holdout)
+    rows = task.dealt()
 
     def labels_of(wanted: Ints) -> Ints:
         return labels[wanted]

@@ -69,7 +69,7 @@ def in_one_place(plan: Plan, world: World) -> tuple[Plan, World]:
     def shard(client: int, split: Split, round: int) -> Ints:
         return everything if split == "train" else inner.shard(client, split, round)
 
-    data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout)
+    data = DataSource(shard, lambda round: np.array([len(everything)]), inner.testers, inner.holdout, inner.unseen)
     devices = DeviceSource(lambda clients, cost, start, tasks: np.zeros(len(clients)), ["server"])
     # There is nobody to choose among any more.
     alone = replace(plan, clients=1, choose=uniform(), pace=readiness(1, min_clients=1), byte_scale=0.0)

@@ -27,7 +27,7 @@ def present(spec: Spec) -> tuple[str, ...]:
     """The causes that this spec has, in the order of CAUSES; removing any other changes no event of its run."""
     world = spec.world
     keys = client_keys(world["clients"])
-    differ = differing(devices_for(world, keys, spec.seed), keys)
+    differ = differing(devices_for(world, keys, spec.fleet_seed), keys)
     users = world.get("users", {})
     there = {
         "links": LINKS in differ,

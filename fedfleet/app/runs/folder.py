@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, caveats, chance_of
+from fedfleet.app.runs.classes import with_classes
 from fedfleet.app.runs.privacy import with_privacy
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
@@ -137,7 +138,7 @@ def completed(
         save_tree(out / FROZEN, setup.task.frozen)
     events = list(journals.read(out / "run.db"))
     found = measured(setup.spec, events, written.digest, chance_of(setup.task), caveats(setup))
-    measures = more(with_privacy(found, setup.plan, noise, events))
+    measures = more(with_classes(with_privacy(found, setup.plan, noise, events), setup.task, params))
     metrics = {**measures, "wall_seconds": wall_seconds, "out": str(out)}
     write_whole(out / "metrics.json", (json.dumps(metrics, indent=1) + "\n").encode())
     # Last, since its presence says that the run is complete.

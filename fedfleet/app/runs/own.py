@@ -120,7 +120,7 @@ def reopened(
     needed = {role: entry for role, entry in kept.entries().items() if judging or role in ("model", "loss")}
     lacking = _lacking(out, kept, given, needed, trusted=trust is not None) or missing
     dataset = Dataset(arrays["x"], arrays["y"], kept.classes, arrays.get("owner"))
-    task = _task(dataset, spec.seed, weights, _maker(kept, given, weights, sources["model"], lacking))
+    task = _task(dataset, spec.data_seed, weights, _maker(kept, given, weights, sources["model"], lacking))
     if lacking:
         refuse = partial(_refuse, lacking)
         return Own(replace(task, loss=Loss(refuse) if kept.loss else None), given, {}, lacking=lacking)

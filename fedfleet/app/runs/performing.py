@@ -101,7 +101,7 @@ def _begun(
 ) -> Finished:
     write_spec(setup.spec, out)
     if own is not None and own.given.model is not None:
-        keep(own, out, setup.spec.seed)
+        keep(own, out, setup.spec.training_seed)
     conditions = given or conditions_here(setup)
     keep_conditions(out, conditions)
     return _ended(setup, own, conditions, out, listeners, key)

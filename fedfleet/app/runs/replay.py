@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, executing
+from fedfleet.app.runs.classes import KEYS, with_classes
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, refuse_other_weights, unlike
 from fedfleet.app.runs.folder import FROZEN, measured, own_measures, stored_weights
 from fedfleet.app.runs.own import Given, reopened
@@ -21,6 +22,7 @@ from fedfleet.runtime.audit import Audit, decide_again, follow_kept, follow_serv
 from fedfleet.runtime.noise import VARIABLE, key_for
 from fedfleet.runtime.rows import decode
 
+_UNDERIVED = ("wall_seconds", "out", "own", *KEYS)  # measures that may be there without being derived
 # Sealed, but nothing that could be derived again: how long it took here, what was said on the way, where it could be taken up.
 _NEVER = ("wall_seconds", "remarks", "checkpoints")
 
@@ -44,8 +46,10 @@ def replay_run(
     quick, lacking = (True, own.lacking) if own and own.lacking and not quick else (quick, "")
     found = _audited(run, setup, kept, quick=quick, missing=missing)
     check_chain(run)
-    _check_ending(run, setup, kept, found.params)
-    believed = [*found.believed, *_NEVER, *(("own",) if own_measures(folder) else ())]
+    tries = not lacking and missing is None  # elsewhere a last bit may decide between two classes
+    _check_ending(run, setup, kept, found.params, tries=tries)
+    by_class = () if tries or run.seal is None else KEYS
+    believed = [*found.believed, *_NEVER, *by_class, *(("own",) if own_measures(folder) else ())]
     return {
         "ok": True,
         "kind": "served" if run.served else "simulated",
@@ -90,8 +94,8 @@ def _because(run: RunRecord, kept: Conditions, *, quick: bool, missing: str | No
     return f"the run computed with {missing}" if missing is not None and "models" in believed else None
 
 
-def _check_ending(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | None) -> None:
-    """The stored model and measures of a finished run against its journal."""
+def _check_ending(run: RunRecord, setup: Setup, kept: Conditions, params: Tree | None, *, tries: bool) -> None:
+    """The stored model and measures of a finished run against its journal; `tries`: what the model says is asked again."""
     if run.seal is None:
         return
     events = list(decode(row for _, row in run.rows))
@@ -102,7 +106,10 @@ def _check_ending(run: RunRecord, setup: Setup, kept: Conditions, params: Tree |
     if any(not np.array_equal(whole.get(name, ()), value) for name, value in setup.task.frozen.items()):
         raise RunFailed(f"{run.folder}/{FROZEN} does not hold the frozen weights of the run; the file was changed")
     found = measured(setup.spec, events, run.held.digest, chance_of(setup.task), caveats(setup))
-    _check_metrics(run.folder, with_privacy(found, setup.plan, kept.noise, events))
+    found = with_privacy(found, setup.plan, kept.noise, events)
+    if tries:
+        found = with_classes(found, setup.task, {n: v for n, v in whole.items() if n not in setup.task.frozen})
+    _check_metrics(run.folder, found)
 
 
 def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:
@@ -112,10 +119,11 @@ def _check_metrics(folder: Path, derived: dict[str, Any]) -> None:
         derived = json.loads(json.dumps(derived))
         said["warnings"] = [w for w in said.get("warnings", []) if not w.startswith("your metric ")]
         odd = next((key for key in derived if key not in said or repr(said[key]) != repr(derived[key])), None)
-        extra = next((key for key in said if key not in derived and key not in ("wall_seconds", "out", "own")), None)
+        extra = next((key for key in said if key not in derived and key not in _UNDERIVED), None)
     except (OSError, ValueError, TypeError, AttributeError) as wrong:
         raise RunFailed(f"{path} cannot be read: {wrong}") from None
     if odd is not None:
-        raise RunFailed(f"{path} lies: {odd} is {said.get(odd)!r}, but {derived[odd]!r} follows from the journal")
+        source = "the model" if odd in KEYS else "the journal"
+        raise RunFailed(f"{path} lies: {odd} is {said.get(odd)!r}, but {derived[odd]!r} follows from {source}")
     if extra is not None:
         raise RunFailed(f"{path} lies: {extra} is no measure of a run")

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedfleet.app.spec.tables import Table
 
-TABLES = ("seed", "task", "world", "algorithm", "edge", "choose", "pace", "stop", "run", "override")
+TABLES = ("seed", "seeds", "task", "world", "algorithm", "edge", "choose", "pace", "stop", "run", "override")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,32 @@ class Spec:
     stop: Table
     run: Table
     override: list[Table]
+    seeds: Table
+
+    @property
+    def fleet_seed(self) -> int:
+        """What devices, states, users, faults and energy are drawn from."""
+        return self._seed("fleet")
+
+    @property
+    def data_seed(self) -> int:
+        """What the data themselves, the central test set and who holds what are drawn from."""
+        return self._seed("data")
+
+    @property
+    def training_seed(self) -> int:
+        """What first weights, orders of batches, picks, pacing, codes and noise are drawn from."""
+        return self._seed("training")
+
+    def _seed(self, what: str) -> int:
+        own = self.seeds[what]
+        return self.seed if own is None else own
 
     def table(self) -> dict[str, Any]:
         """The spec as one nested table, without keys that are not set."""
         whole = {name: getattr(self, name) for name in TABLES}
-        return _without_none({k: v for k, v in whole.items() if v != []})
+        known = _without_none({k: v for k, v in whole.items() if v != []})
+        return {k: v for k, v in known.items() if k != "seeds" or v}
 
     @property
     def digest(self) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from annotated_types import MinLen
 
 from fedfleet.app.spec.record import TABLES, Spec
-from fedfleet.app.spec.settings import override_settings, run_settings, world_settings
+from fedfleet.app.spec.settings import override_settings, run_settings, seed_settings, world_settings
 from fedfleet.app.spec.tables import Table, as_table, check_table, check_value, resolve_part
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.limits import Seed
@@ -56,9 +56,11 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
     overrides = table.get("override", [])
     if not isinstance(overrides, list):
         raise BadInput("override must be a list of tables: write [[override]], with two brackets")
+    seed = check_value(Seed, table.get("seed", 0), "seed")
     return Spec(
         name=name,
-        seed=check_value(Seed, table.get("seed", 0), "seed"),
+        seed=seed,
+        seeds=_seeds(as_table(table.get("seeds", {}), "seeds"), seed),
         **parts,
         edge=edge,
         world=world,
@@ -66,6 +68,12 @@ def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None
         run=check_table(run_settings, as_table(table.get("run", {}), "run"), "run"),
         override=[_override(o, i, parts["algorithm"]) for i, o in enumerate(overrides)],
     )
+
+
+def _seeds(table: Mapping[str, Any], seed: int) -> Table:
+    """Seeds of their own; one that is the spec's own seed is none, so that the same run has the same digest."""
+    found = check_table(seed_settings, table, "seeds")
+    return {name: None if value == seed else value for name, value in found.items()}
 
 
 def _own_task(task: Any) -> Table | None:
@@ -87,6 +95,8 @@ def _world(table: Mapping[str, Any]) -> Table:
         raise BadInput(
             f"world.split: {found['split']} must be three numbers, train : valid : test, for example [6, 2, 2]"
         )
+    if found["charge"] == "trained":  # as it is without the key
+        found["charge"] = None
     for key, (kind, default) in parts.items():
         if key in table or default is not None:
             given = _together(table[key]) if key == "faults" else table.get(key, {})

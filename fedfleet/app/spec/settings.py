@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fedfleet.core.limits import Clients, Count, Natural, Positive, Threads
+from fedfleet.core.limits import Clients, Count, Natural, Part, Positive, Seed, Threads
 
 
 def world_settings(
@@ -16,8 +16,15 @@ def world_settings(
     heterogeneity: Literal["both", "devices", "states", "none"] = "both",
     free_probes: bool = False,
     tags: dict[str, list[Natural]] | None = None,
+    holdout: Part | Count | None = None,
+    unseen: Part | Count | list[Natural] | None = None,
+    charge: Literal["trained"] | Count | None = None,
 ) -> None:
     """The keys of [world] beside its parts."""
+
+
+def seed_settings(*, fleet: Seed | None = None, data: Seed | None = None, training: Seed | None = None) -> None:
+    """The keys of [seeds]: what is not set has the `seed` of the spec."""
 
 
 def run_settings(

@@ -14,6 +14,7 @@ last moment. For policies that ask once in a round that is exact.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -66,7 +67,7 @@ def attribution(log: Sequence[Event], progress: Progress | None = None) -> Attri
     blame, out, cutting = Blame(), Sent(), set[Cutting]()
     rounds: list[RoundTime] = []
     start = log[0].time if log else 0.0
-    for events in rounds_of(log):
+    for events in rounds_of(without_looks(log)):
         closing = events[-1]
         match closing:
             case RoundFailed():
@@ -90,6 +91,18 @@ def attribution(log: Sequence[Event], progress: Progress | None = None) -> Attri
     ended = bool(log) and isinstance(log[-1], RunEnded)
     how: Cutting = "evenly" if "evenly" in cutting else "world" if "world" in cutting else "none"
     return attributed(rounds, blame.seconds, ended=ended, cutting=how)
+
+
+def without_looks(log: Sequence[Event]) -> Sequence[Event]:
+    """The events without looks at the model in the middle of a round: a wake-up of which only an evaluation follows, both in no
+    time. They decide nothing, and nobody waited for them."""
+    looks = [
+        i
+        for i, (a, b) in enumerate(pairwise(log))
+        if isinstance(a, TimerFired) and isinstance(b, Evaluated) and b.clients is None
+    ]
+    gone = {i + k for i in looks for k in (0, 1)}
+    return [event for i, event in enumerate(log) if i not in gone] if gone else log
 
 
 def rounds_of(log: Sequence[Event]) -> Iterator[Sequence[Event]]:

@@ -11,6 +11,7 @@ from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.passes import NO_SETTINGS, LocalPass
 from fedfleet.core.records import Ints, ServerState
+from fedfleet.runtime.gather import as_known
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.desk.presence import askable
@@ -51,6 +52,9 @@ class Judgement:
 
     def evaluate(self, command: Evaluate) -> None:
         """Let a model be judged; a server that was just started again waits for the devices that should."""
+        if command.known is not None:
+            self._of.facts.append(as_known(command.version, command.known, self._of.now()))
+            return
         self._evaluate, self._central = command, None
         waits = share_of(self._where, command.clients).devices and self._of.state.next_task > 0
         self._begin_by = self._of.now() + (self._of.options.patience if waits else 0.0)

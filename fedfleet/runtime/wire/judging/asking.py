@@ -240,7 +240,8 @@ def evaluated(now: float, version: int, central: Judged | None, asked: Asked | N
     else:
         whole = central.score
     clients = scores(asked) if asked is not None else None if central is None else central.clients
-    return Evaluated(now, version, whole.correct, whole.total, whole.loss, clients)
+    unseen = None if central is None else central.unseen
+    return Evaluated(now, version, whole.correct, whole.total, whole.loss, clients, unseen)
 
 
 # ---- inside ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 from fedfleet.core.commands import Evaluate
 from fedfleet.core.container import packed, unpacked
 from fedfleet.core.parts import Executor, Plan
-from fedfleet.core.records import ClientScores, Score, ServerState
+from fedfleet.core.records import ClientScores, Score, ServerState, Tally
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree
 from fedfleet.runtime.gather import evaluate
@@ -36,17 +36,18 @@ class Court:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """How one model does on the central test set, and on all clients' own if that was asked."""
+    """How one model does on the central test set, on all clients' own if that was asked, and on people held out if any are."""
 
     score: Score
     clients: ClientScores | None = None
+    unseen: Tally | None = None
 
 
 def judged(court: Court, version: int, params: Tree, clients: bool) -> Judged:
     """Judge a model as a simulation does, to the last bit. What clients remember is theirs, and not known here."""
     command = Evaluate(version, ServerState(params), clients)
     found = evaluate(court.plan, court.world, court.execute, ClientMemory(), command, 0.0)
-    return Judged(Score(found.correct, found.total, found.loss), found.clients)
+    return Judged(Score(found.correct, found.total, found.loss), found.clients, found.unseen)
 
 
 def message(head: Mapping[str, Any], payload: bytes = b"") -> bytes:
@@ -63,7 +64,9 @@ def head_of(data: bytes) -> Head:
 def judged_message(number: int, found: Judged) -> bytes:
     """The answer to question `number`. Floats survive JSON to the last bit, as do those that are not finite."""
     score, clients = found.score, found.clients
-    head = {"number": number, "correct": score.correct, "total": score.total, "loss": score.loss}
+    head: Head = {"number": number, "correct": score.correct, "total": score.total, "loss": score.loss}
+    if found.unseen is not None:
+        head["unseen"] = list(found.unseen)
     if clients is None:
         return message(head)
     return message(head, packed({"clients": clients.clients, "correct": clients.correct, "total": clients.total}))
@@ -72,7 +75,8 @@ def judged_message(number: int, found: Judged) -> bytes:
 def judged_from(head: Head, payload: bytes) -> Judged:
     """The inverse of `judged_message`."""
     score = Score(int(head["correct"]), int(head["total"]), float(head["loss"]))
+    unseen = Tally(*map(int, head["unseen"])) if "unseen" in head else None
     if not payload:
-        return Judged(score)
+        return Judged(score, None, unseen)
     columns = unpacked(payload)
-    return Judged(score, ClientScores(columns["clients"], columns["correct"], columns["total"]))
+    return Judged(score, ClientScores(columns["clients"], columns["correct"], columns["total"]), unseen)

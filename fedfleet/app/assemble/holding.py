@@ -1,0 +1,84 @@
+"""What nobody trains on: the central test set in a size of its own, and people who are held out altogether."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedfleet.app.spec import Spec
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Task
+from fedfleet.core.records import Ints
+from fedfleet.core.rng import stream
+
+_NAMED = 3  # people that a sentence names
+
+
+def held_out(spec: Spec, task: Task) -> Task:
+    """The task with the test set and the unseen people that [world] asks for; without these keys as it is."""
+    return with_unseen(with_holdout(task, spec), spec.world["unseen"], spec.data_seed)
+
+
+def with_holdout(task: Task, spec: Spec) -> Task:
+    """The task with a central test set of `world.holdout`: a share of all samples, or a number of them.
+
+    Drawn from the order that the usual fifth is drawn from, so that a larger set has the smaller one inside.
+    """
+    wanted, n = spec.world["holdout"], len(task.dataset.y)
+    if wanted is None:
+        return task
+    if spec.task.get("test_users"):
+        raise BadInput(
+            "world.holdout: task.test_users says already whose samples are the central test set; set one of the two"
+        )
+    size = max(1, round(wanted * n)) if isinstance(wanted, float) else int(wanted)
+    if size >= n:
+        raise BadInput(
+            f"world.holdout = {wanted}: the data has {n} samples, and some must be left to train; hold out fewer"
+        )
+    return replace(task, holdout=np.sort(stream(spec.data_seed, "holdout").permutation(n)[:size]))
+
+
+def with_unseen(task: Task, wanted: float | int | Sequence[int] | None, seed: int) -> Task:
+    """The task without some people: none of their samples is trained on or in the central test set, and they are judged apart.
+
+    `wanted` is a share of the people who made the samples, how many of them, or a list of them by number. Which partition deals
+    the rest makes no difference; but the data must say who made each sample.
+    """
+    if wanted is None:
+        return task
+    owner = task.dataset.owner
+    if owner is None:
+        raise BadInput(
+            f"world.unseen: the data of {task.name!r} do not say who made each sample, so that nobody can be held out; use data "
+            "with owners, or world.holdout for samples instead of people"
+        )
+    people = np.unique(owner)
+    chosen = _chosen(people, wanted, seed)
+    unseen = np.flatnonzero(np.isin(owner, chosen))
+    found = replace(task, unseen=unseen, holdout=np.setdiff1d(task.holdout, unseen))
+    if len(chosen) >= len(people) or not len(found.dealt()):
+        raise BadInput(
+            f"world.unseen: it holds out {len(chosen)} of {len(people)} people, and nobody is left to train; hold out fewer"
+        )
+    if not len(found.holdout):
+        raise BadInput(
+            "world.unseen: no sample is left for the central test set; hold out fewer people, or raise world.holdout"
+        )
+    return found
+
+
+def _chosen(people: Ints, wanted: float | int | Sequence[int], seed: int) -> Ints:
+    if isinstance(wanted, Sequence):
+        odd = [one for one in wanted if one not in people]
+        if odd or not wanted:
+            there = (
+                f"{people.min()} to {people.max()}" if np.ptp(people) == len(people) - 1 else f"{people[:_NAMED]} .."
+            )
+            said = f"nobody is called {odd[0]}" if odd else "it names nobody"
+            raise BadInput(f"world.unseen: {said}; people of these data have the numbers {there}")
+        return np.array(wanted, np.int64)
+    n = max(1, round(wanted * len(people))) if isinstance(wanted, float) else wanted
+    return stream(seed, "unseen").permutation(people)[:n]

@@ -1,0 +1,28 @@
+"""What the last model of a run does class by class on the central test set, as measures of the run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedfleet.core.parts import Task
+from fedfleet.core.trees import Tree
+from fedfleet.measure.classes import MOST_CLASSES, class_results, confusion_matrix
+
+KEYS = ("classes", "confusion")  # the measures that follow from the model and not from the journal
+
+
+def with_classes(measures: dict[str, Any], task: Task, params: Tree) -> dict[str, Any]:
+    """The measures with results by class and the confusion matrix of this model.
+
+    Both are None where there are more classes than a reader could look at, or where a sample has more than one label.
+    """
+    labels, classes = task.dataset.y[task.holdout], task.dataset.classes
+    if classes > MOST_CLASSES or labels.ndim != 1 or not len(labels):
+        return {**measures, **dict.fromkeys(KEYS)}
+    from fedfleet.tasks.outputs import outputs_of
+
+    answers = outputs_of(task, params, task.holdout)
+    if answers.ndim != 2 or answers.shape[1] != classes:
+        return {**measures, **dict.fromkeys(KEYS)}
+    confusion = confusion_matrix(labels, answers.argmax(1), classes)
+    return {**measures, "classes": class_results(confusion), "confusion": confusion.tolist()}
