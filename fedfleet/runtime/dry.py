@@ -120,7 +120,8 @@ def _participation(sim: Dry) -> Participation:
 
 def _hollow(plan: Plan, world: World) -> Plan:
     """The same decisions with a model of nothing; what tasks cost is reckoned once, unless it changes from model to model."""
-    stop = replace(plan.stop, target_accuracy=None, patience=None, evaluate_every=_NEVER)
+    blind = {"target_accuracy": None, "patience": None, "evaluate_attempts": None, "evaluate_seconds": None}
+    stop = replace(plan.stop, evaluate_every=_NEVER, **blind)
     if plan.algorithm.tick is not None:
         return replace(without_learning(plan), stop=stop)
     real, server, nothing = plan.algorithm, plan.algorithm.init(plan.params), ServerState({})

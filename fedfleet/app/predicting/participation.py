@@ -101,13 +101,13 @@ def rules_of(pace: Table, plan: Plan, world: World) -> Rules | None:
 def _priced(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
     """What tasks cost by client and round; reckoned once where shards never change."""
     server, everyone, sizes = plan.algorithm.init(plan.params), np.arange(plan.clients), world.data.sizes(0)
-    whole = scaled(cost_of(plan.algorithm, server, whole_work(everyone), sizes), plan.byte_scale)
+    whole = scaled(cost_of(plan.algorithm, server, whole_work(everyone), sizes), plan.byte_scale, plan.charge)
 
     def cost(clients: Ints, round: int) -> Cost:
         now = world.data.sizes(round)
         if now is not sizes and not np.array_equal(now, sizes):
             asked = whole_work(clients)
-            return scaled(cost_of(plan.algorithm, server, asked, now[clients]), plan.byte_scale)
+            return scaled(cost_of(plan.algorithm, server, asked, now[clients]), plan.byte_scale, plan.charge)
         batches = None if whole.batches is None else whole.batches[clients]
         return Cost(whole.samples[clients], whole.bytes_down[clients], whole.bytes_up[clients], batches)
 

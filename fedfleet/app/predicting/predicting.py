@@ -66,7 +66,7 @@ def predict(
     reference = reference_of(spec, cache=cache, task=task, tell=tell) if reference is None else reference
     start = time.perf_counter()
     fleet = fleet_of(setup)
-    parts, notes = foreseen(setup, other_seeds(spec.seed, _affordable(spec, draws)))
+    parts, notes = foreseen(setup, other_seeds(spec.training_seed, _affordable(spec, draws)))
     found = tuple(_drawn(part, fleet, reference) for part in parts)
     return Prediction(setup, fleet, reference, found, (*notes, *_blind(setup, parts)), time.perf_counter() - start)
 
@@ -88,7 +88,7 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
     """
     setup = assemble(spec, task)
     fleet, rounds = fleet_of(setup), spec.stop["rounds"]
-    parts, notes = foreseen(setup, other_seeds(spec.seed, _affordable(spec, draws)))
+    parts, notes = foreseen(setup, other_seeds(spec.training_seed, _affordable(spec, draws)))
     clocks = [class_clock(part, fleet.labels, cohort=cohort_of(spec)) for part in parts]
     at_end = np.mean([clock.classes[-1] for clock in clocks], axis=0)
     return {

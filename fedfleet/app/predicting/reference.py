@@ -97,14 +97,16 @@ def _trained(full: Spec, small: Spec, task: Task | None, cohort: int) -> Referen
 def ideal_spec(spec: Spec, cohort: int, rounds: int, *, patient: bool = False) -> Spec:
     """The same task, data, algorithm and seeds on a fleet where everyone is alike, always there and reports."""
     table = spec.table()
-    world = {k: v for k, v in table["world"].items() if k not in ("faults", "users", "tags", "model_bytes")}
+    world = {k: v for k, v in table["world"].items() if k not in ("faults", "users", "tags", "model_bytes", "charge")}
     world |= {"devices": {"use": "homogeneous"}, "states": {"use": "always_on"}, "heterogeneity": "both"}
     stop: dict[str, Any] = {"rounds": max(rounds, 1)}
     if not patient:
         stop |= {"patience": _PATIENCE, "min_delta": _GAIN}
-    kept = {k: v for k, v in table.items() if k not in ("edge", "choose", "override")}
+    kept = {k: v for k, v in table.items() if k not in ("edge", "choose", "override", "seed", "seeds")}
     changed = {
         **kept,
+        "seed": spec.training_seed,  # whatever fleet it is
+        "seeds": {"data": spec.data_seed},
         "world": world,
         "pace": {"use": "readiness", "cohort": cohort, "min_clients": 1},
         "stop": stop,
