@@ -114,6 +114,11 @@ def _priced(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
     return cost
 
 
+def mean_samples(setup: Setup) -> float:
+    """For how many samples a task is charged on average."""
+    return float(_priced(setup.plan, setup.world)(np.arange(setup.plan.clients), 0).samples.mean())
+
+
 def trip_seconds(setup: Setup, draws: int = 8) -> Floats:
     """How long a trip takes each client on average, if it is never interrupted; infinite if its device cannot do it."""
     everyone: Ints = np.arange(setup.plan.clients)
