@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedfleet.measure.statistics.means import mean_of
+
 MARK = "†"
-_POINTS = (12.706205, 4.302653, 3.182446, 2.776445, 2.570582, 2.446912, 2.364624, 2.306004, 2.262157)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +63,8 @@ def interval(values: Sequence[float], least: float, most: float) -> Mean:
     >>> interval([1.0, 2.0, 3.0], 0.0, 4.0)
     Mean(value=2.0, low=0.0, high=4.0)
     """
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return Mean(mean, least, most)
-    half = _student(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
-    return Mean(mean, max(least, mean - half), min(most, mean + half))
-
-
-def _student(freedom: int) -> float:
-    """The 97.5 % point of Student's t; those of the usual numbers of seeds without waiting for SciPy."""
-    if freedom <= len(_POINTS):
-        return _POINTS[freedom - 1]
-    from scipy.stats import t
-
-    return float(t.ppf(0.975, freedom))
+    found = mean_of(values, least=least, most=most)
+    return Mean(found.value, least if found.low is None else found.low, most if found.high is None else found.high)
 
 
 def cell_of(pair: tuple[str, str, str, str], got: Sequence[Outcome], *, target: float, horizon: float) -> Cell:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, executing
+from fedfleet.app.comparing import Comparison
+from fedfleet.app.comparing import compare as compared
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform, stored_weights
@@ -107,6 +109,34 @@ def replay(
 ) -> dict[str, Any]:
     """Audit a run from its folder, as `fedfleet replay` does; give what the folder of an own model cannot make again."""
     return replay_run(Path(out), quick=quick, trust=trust_code, given=Given(model, _arrays(data), loss))
+
+
+def compare(
+    runs: Sequence[Result | str | Path], *, target: float | None = None, page: str | Path | None = None
+) -> Comparison:
+    """Runs side by side, by their folders or results; `print(found.verdict.sentence)` says which is better and how sure that is.
+
+    Args:
+        runs: folders of runs, finished or not, or of studies; or what `run(.., out=..)` gave.
+        target: the accuracy to which times are told, as a share; default: from the runs.
+        page: also write the comparison as one HTML file.
+    """
+    if isinstance(runs, str | Path | Result):
+        raise BadInput("compare takes a list of runs: compare([first, second])")
+    found = compared([_folder(one) for one in runs], target=target)
+    if page is not None:
+        from fedfleet.app.pages.comparison import write_comparison
+
+        write_comparison(found, Path(page))
+    return found
+
+
+def _folder(one: Result | str | Path) -> Path:
+    if not isinstance(one, Result):
+        return Path(one)
+    if one.out is None:
+        raise BadInput("one of the results was kept in no folder; run it with out=.., then compare")
+    return one.out
 
 
 def own_task(model: Any, data: Sequence[Any], *, scores: bool = True) -> Callable[[int], Task]:

@@ -89,7 +89,7 @@ def thaw(meta: Mapping[str, Any], arrays: Mapping[str, Array]) -> RunState:
 
 
 def _progress(said: Mapping[str, Any]) -> Progress:
-    tried, found = said["tried"], Progress(**{**said, "tried": None})
+    tried, found = said["tried"], Progress(**{name: value for name, value in said.items() if name != "tried"})
     if tried is None:
         return found
     unseen = None if tried["unseen"] is None else Tally(*tried["unseen"])

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from importlib import import_module
-from typing import Any
 
 import numpy as np
 
-from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Floats
-
-LEVEL = 0.95
+from fedfleet.measure.statistics.student import quantile
 
 
 def interval95(values: Floats) -> tuple[float, float] | None:
@@ -25,14 +21,6 @@ def interval95(values: Floats) -> tuple[float, float] | None:
     n = len(values)
     if n < 2:
         return None
-    half = _t_quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
+    half = quantile(n - 1) * float(np.std(values, ddof=1)) / math.sqrt(n)
     mean = float(np.mean(values))
     return mean - half, mean + half
-
-
-def _t_quantile(freedom: int) -> float:
-    try:
-        special: Any = import_module("scipy.special")
-    except ImportError:
-        raise BadInput("intervals need scipy, which is not installed; install fedfleet[train]") from None
-    return float(special.stdtrit(freedom, 0.5 + LEVEL / 2))

@@ -187,3 +187,17 @@ def test_a_runs_signature_and_the_public_names():
     assert fedfleet.Selector.__module__ == "fedfleet.core.parts"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         fedfleet.nothing  # noqa: B018
+
+
+def test_results_and_folders_can_be_compared(tmp_path):
+    spec = {"task": {"use": "digits_logreg"}, "world": {"clients": 4}, "pace": {"cohort": 2}, "stop": {"rounds": 1}}
+    first = fedfleet.run({**spec, "seed": 1}, out=tmp_path / "one")
+    fedfleet.run({**spec, "seed": 1, "algorithm": {"lr": 0.3}}, out=tmp_path / "other")
+    found = fedfleet.compare([first, str(tmp_path / "other")], target=0.5)
+    assert found.differs.keys() == {"algorithm.lr"} and found.target == 0.5 and found.verdict.winner is None
+    assert [arm.runs[0].name for arm in found.arms] == ["one", "other"]
+    kept_nowhere = fedfleet.run({**spec, "seed": 1})
+    with pytest.raises(fedfleet.BadInput, match="kept in no folder"):
+        fedfleet.compare([first, kept_nowhere])
+    with pytest.raises(fedfleet.BadInput, match="takes a list"):
+        fedfleet.compare(tmp_path)

@@ -95,7 +95,8 @@ policies = st.one_of(
 def test_from_every_step_the_rest_of_the_journal_is_the_same(fleet, policy, rich):
     world = world_of(fleet)
     choose = settling() if rich else uniform()
-    stop = Stop(rounds=3, virtual_seconds=250.0)
+    often = {"evaluate_attempts": 1, "evaluate_seconds": 90.0} if rich else {}
+    stop = Stop(rounds=3, virtual_seconds=250.0, **often)
     plan = toy_plan(remembering(policy), len(fleet), choose=choose, stop=stop)
     states, data = run_step_by_step(plan, world)
     for i, state in enumerate(states):
@@ -112,7 +113,7 @@ def same_state(a, b):
     """Equal field by field, with arrays by their values and waves by their first task."""
     if a.book != b.book or a.progress != b.progress or sorted(a.running) != sorted(b.running):
         return False
-    plain = ("others", "at_least", "phase", "next_task", "wake", "room", "reason")
+    plain = ("others", "at_least", "phase", "next_task", "wake", "room", "reason", "look")
     chains = [
         [[(e.task, e.wave.first, repr(e.seconds), e.fate) for e in in_order_of_arrival(chain)] for chain in pair]
         for pair in ((a.ended, b.ended), (a.gathering, b.gathering))
@@ -130,11 +131,11 @@ def test_the_law_meets_every_phase():
     # Without probing, gathering, evaluating and ending states among its steps the law above would say little.
     from tests.worlds import even_fleet
 
-    plan = toy_plan(buffered(2, 3), 5, choose=settling(), stop=Stop(rounds=3))
+    plan = toy_plan(buffered(2, 3), 5, choose=settling(), stop=Stop(rounds=3, evaluate_seconds=7.0))
     states, _ = run_step_by_step(plan, world_of(even_fleet(5)))
     owed = {kind for state in states for kind in kinds_of(pending(plan, state))}
     assert owed == {"FindCandidates", "Probe", "Account", "Gather", "Evaluate", "WakeAt"}
-    assert {state.phase.value for state in states} == {"open", "gathering", "evaluating", "ending", "done"}
+    assert {state.phase.value for state in states} == {"open", "gathering", "evaluating", "looking", "ending", "done"}
     assert pending(plan, states[-1]) == ()
 
 
@@ -143,7 +144,8 @@ def test_no_field_of_a_state_is_left_out(field):
     """A field that is added and not frozen is noticed here."""
     from tests.worlds import even_fleet
 
-    plan = toy_plan(remembering(buffered(2, 3)), 5, choose=settling(), stop=Stop(rounds=3))
+    stop = Stop(rounds=3, evaluate_seconds=7.0)
+    plan = toy_plan(remembering(buffered(2, 3)), 5, choose=settling(), stop=stop)
     states, _ = run_step_by_step(plan, world_of(even_fleet(5)))
     default = RunState._field_defaults.get(field)
     changed = [s for s in states if getattr(s, field) is not None and getattr(s, field) != default]

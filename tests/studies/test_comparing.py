@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from studies.comparing import Mean, Outcome, _student, cell_of, comma_separated, interval, markdown, verdict
+from studies.comparing import Mean, Outcome, cell_of, comma_separated, interval, markdown, verdict
 
 
 def cell(selector, times, *, policy="deadline", accuracies=None, horizon=100.0):
@@ -19,14 +19,6 @@ def test_an_interval_is_students_and_within_what_is_possible():
     assert found.value == 12.0 and found.high - 12.0 == pytest.approx(4.302653 * 2 / 3**0.5, rel=1e-5)
     assert interval([0.0, 1.0], 0.0, 1.0) == Mean(0.5, 0.0, 1.0)
     assert interval([0.3], 0.0, 1.0) == Mean(0.3, 0.0, 1.0), "one seed says nothing about others"
-
-
-def test_the_points_of_student_are_right():
-    from scipy.stats import t
-
-    assert [_student(n) for n in (1, 2, 4, 9, 30)] == pytest.approx(
-        [t.ppf(0.975, n) for n in (1, 2, 4, 9, 30)], rel=1e-6
-    )
 
 
 def test_a_run_that_does_not_get_there_counts_as_the_horizon_and_is_marked():

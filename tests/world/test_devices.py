@@ -4,11 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Cost
 from fedfleet.core.rng import client_keys
-from fedfleet.world.devices import device_file, homogeneous, levelled, spread
+from fedfleet.world.devices import device_file, homogeneous, levelled, lognormals, spread
 
 KEYS = client_keys(300)
 
@@ -32,6 +34,26 @@ def test_homogeneous_by_hand():
 def batches(n, count):
     """So many training batches, and nothing else."""
     return Cost(np.zeros(n), np.zeros(n), np.zeros(n), np.full(n, float(count)))
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.floats(0.0, 4.0), st.floats(1.001, 1e4), st.integers(0, 5))
+def test_capped_spreads_never_exceed_their_ratio(sigma, most, seed):
+    link = spread(link=sigma, most_link=most)(KEYS, seed)
+    work = spread(compute=sigma, most_compute=most, link=0.0)(KEYS, seed)
+    moved = seconds(link, np.arange(300), cost(300, samples=0.0))
+    worked = seconds(work, np.arange(300), cost(300, down=0.0, up=0.0))
+    assert moved.max() / moved.min() <= most * (1 + 1e-9) and worked.max() / worked.min() <= most * (1 + 1e-9)
+
+
+def test_whoever_lies_within_the_cap_keeps_its_speed_and_the_others_fill_it():
+    free, capped = (lognormals(1, "link", KEYS, 1.0, most) for most in (None, 13.0))
+    inside = np.abs(np.log(free)) <= 0.5 * np.log(13.0)
+    assert 0.5 < inside.mean() < 1.0 and np.array_equal(free[inside], capped[inside])
+    assert len(np.unique(capped[~inside])) == (~inside).sum(), "nobody sits at the edge"
+    assert capped.max() / capped.min() > 10.0
+    narrow = np.log(lognormals(1, "link", KEYS, 3.0, 1.02))
+    assert abs(narrow.mean()) < 0.001 and narrow.std() == pytest.approx(np.log(1.02) / np.sqrt(12), rel=0.1)
 
 
 def test_batches_take_their_own_time():

@@ -5,6 +5,7 @@ VERBS: dict[str, str] = {
     "demo": "fedfleet.app.verbs.demo:demo",
     "run": "fedfleet.app.verbs.run:run",
     "report": "fedfleet.app.verbs.report:report",
+    "compare": "fedfleet.app.verbs.compare:compare",
     "explain": "fedfleet.app.verbs.explain:explain",
     "replay": "fedfleet.app.verbs.replay:replay",
     "verify": "fedfleet.app.verbs.verify:verify",

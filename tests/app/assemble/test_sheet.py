@@ -158,8 +158,8 @@ def test_a_sheet_tells_nothing_of_the_world_or_of_others():
     setup = made(world={"devices": {"use": "spread"}}, override=[{"clients": [4], "algorithm": {"lr": 0.0123}}])
     said = json.loads(sheet_for(setup, 1))
     assert set(said) == {
-        "form", "seed", "clients", "rounds", "byte_scale", "task", "inputs", "frozen", "client", "key", "algorithm", "memory_mb",
-        "data",
+        "form", "seed", "data_seed", "clients", "rounds", "byte_scale", "task", "inputs", "frozen", "client", "key", "algorithm",
+        "memory_mb", "data",
     }  # fmt: skip
     assert b"0.0123" not in sheet_for(setup, 1) and b"0.0123" in sheet_for(setup, 4)
     mine = {*said["data"]["train"], *said["data"]["test"]}

@@ -1,0 +1,100 @@
+"""In which keys specs differ, and which runs repeat each other but for their seeds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedfleet.app.comparing.record import Arm, Compared
+
+_LONGEST = 40  # characters of a value in a name
+_ALL = "all runs"
+
+
+def flat(table: Mapping[str, Any]) -> dict[str, Any]:
+    """A nested table by dotted keys, without [run], which says how and not what; lists stay whole.
+
+    >>> flat({"seed": 1, "pace": {"use": "deadline", "seconds": 60.0}, "run": {"threads": 2}})
+    {'seed': 1, 'pace.use': 'deadline', 'pace.seconds': 60.0}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == "run":
+            continue
+        found |= _below(key, value)
+    return found
+
+
+def _below(path: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping) and value:
+        return {k: v for key, inner in value.items() for k, v in _below(f"{path}.{key}", inner).items()}
+    return {path: value}
+
+
+def differing(runs: Sequence[Compared]) -> dict[str, list[Any]]:
+    """The dotted keys in which the specs differ, each with the value of every run; None where a spec has no such key."""
+    tables = [flat(run.table) for run in runs]
+    keys = dict.fromkeys(key for table in tables for key in table)
+    columns = {key: [table.get(key) for table in tables] for key in keys}
+    return {key: values for key, values in columns.items() if any(v != values[0] for v in values[1:])}
+
+
+def is_seed(key: str) -> bool:
+    """Does this key only say which of many equal draws a run is?"""
+    return key == "seed" or key.startswith("seeds.")
+
+
+def seed_of(run: Compared) -> str:
+    """The seeds of a run as one word: what two runs must share to be a pair.
+
+    A seed for fleet, data or training is named where it is not the seed of the whole run.
+    """
+    own: Mapping[str, Any] = run.table.get("seeds", {})
+    said = [f"{key} {value}" for key, value in sorted(own.items()) if value != run.seed]
+    return f"{run.seed} ({', '.join(said)})" if said else str(run.seed)
+
+
+def arms(runs: Sequence[Compared]) -> tuple[Arm, ...]:
+    """Runs whose specs differ in seeds only form one arm, in the order in which arms first appear."""
+    columns = {key: values for key, values in differing(runs).items() if not is_seed(key)}
+    rows = [{key: values[i] for key, values in columns.items()} for i in range(len(runs))]
+    groups: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        groups.setdefault(json.dumps(row, sort_keys=True, default=str), []).append(i)
+    keys = [rows[members[0]] for members in groups.values()]
+    names = arm_names(keys)
+    return tuple(
+        Arm(name, row, tuple(runs[i] for i in members))
+        for name, row, members in zip(names, keys, groups.values(), strict=True)
+    )
+
+
+def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A name for each arm, of as few of its differing keys as tell it from the others; parts come before their numbers.
+
+    >>> arm_names([{"pace.use": "readiness", "pace.seconds": None}, {"pace.use": "deadline", "pace.seconds": 60.0}])
+    ['readiness', 'deadline']
+    >>> arm_names([{"algorithm.lr": 0.1}, {"algorithm.lr": 0.5}])
+    ['lr 0.1', 'lr 0.5']
+    """
+    if len(rows) < 2:
+        return [_ALL] * len(rows)
+    chosen, apart = list[str](), 1
+    for key in sorted(rows[0], key=lambda k: not k.endswith(".use")):
+        now = len({json.dumps([row[k] for k in (*chosen, key)], default=str) for row in rows})
+        if now > apart:
+            chosen, apart = [*chosen, key], now
+    ends = [key.rsplit(".", 1)[-1] for key in chosen]
+    short = {key: end if ends.count(end) == 1 else key for key, end in zip(chosen, ends, strict=True)}
+    names = [", ".join(_word(key, short[key], row[key]) for key in chosen) for row in rows]
+    # Long values that are cut may end alike.
+    return names if len(set(names)) == len(names) else [f"{name} #{i + 1}" for i, name in enumerate(names)]
+
+
+def _word(key: str, short: str, value: Any) -> str:
+    if value is None:
+        return f"no {key.removesuffix('.use') if key.endswith('.use') else short}"
+    said = str(value) if isinstance(value, str | float) else json.dumps(value, default=str)
+    said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 2]}.."
+    return said if key.endswith(".use") else f"{short} {said}"

@@ -1,0 +1,138 @@
+"""Who is better, and how sure that is: at the end of every run, and at equal virtual time.
+
+100 rounds can be hours for one run and weeks for another, so that the end alone flatters the slow. A winner is named only if it
+beats every other arm at both moments, on at least three common seeds, by paired tests with Holm's correction; one seed describes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from fedfleet.app.comparing import wording
+from fedfleet.app.comparing.grouping import seed_of
+from fedfleet.app.comparing.reading import accuracy_at
+from fedfleet.app.comparing.record import Arm, Compared, Moment, Pair, Standing, Verdict
+from fedfleet.measure.statistics.means import mean_of
+from fedfleet.measure.statistics.paired import holm, paired_by_seed
+
+LEAST_SEEDS = 3  # with two, equal differences by chance look certain
+LEVEL = 0.05
+_NORMAL = 1.959964
+
+
+def verdict(arms: Sequence[Arm]) -> Verdict:
+    """What can be said of these arms, in one sentence with its uncertainty."""
+    each = [single(arm) for arm in arms]
+    unlike = unlike_data(each)
+    when = equal_time(each)
+    at_end = moment(each, None, fair=not unlike)
+    at_equal = None if when is None else moment(each, when, fair=not unlike)
+    wins = {at_end.winner, at_equal.winner if at_equal else None}
+    winner = at_end.winner if len(wins) == 1 else None
+    sentence = wording.sentence(arms, each, at_end, at_equal, winner, unlike)
+    caveats = tuple(wording.caveats(arms, each, at_end, at_equal))
+    return Verdict(sentence, at_end, at_equal, winner is not None, winner, caveats)
+
+
+def single(arm: Arm) -> Arm:
+    """The arm with one run of each seed: a seed that was run twice is still one observation."""
+    first: dict[str, Compared] = {}
+    for run in arm.runs:
+        first.setdefault(seed_of(run), run)
+    return replace(arm, runs=tuple(first.values()))
+
+
+def equal_time(arms: Sequence[Arm]) -> float | None:
+    """The end of the shortest run, in virtual seconds; runs that made no model, or evaluated none, do not count."""
+    return min(
+        (run.end for arm in arms for run in arm.runs if run.first is not None and len(run.accuracy)), default=None
+    )
+
+
+def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True) -> Moment:
+    """Standings, the leader against each other arm, and the winner if there is one; `fair`: their accuracies can be compared."""
+    standings = tuple(standing(arm, seconds) for arm in arms)
+    known = [s for s in standings if s.mean is not None]
+    if not fair or not known:
+        return Moment(seconds, standings, (), None, None)
+    leader = max(known, key=lambda s: s.mean.value if s.mean else 0.0)
+    pairs = _pairs(leader, [s for s in known if s is not leader])
+    going_on = seconds is None and any(not run.ended for arm in arms for run in arm.runs)
+    won = len(arms) > 1 and not going_on and _won(leader, standings, pairs)
+    return Moment(seconds, standings, pairs, leader.arm, leader.arm if won else None)
+
+
+def standing(arm: Arm, seconds: float | None) -> Standing:
+    """What an arm had reached at a moment; None: at the end of each of its runs."""
+    found: dict[str, float] = {}
+    for run in arm.runs:
+        value = accuracy_at(run, run.end if seconds is None else seconds)
+        if value is not None:
+            found[seed_of(run)] = value
+    nothing = all(run.first is None or run.first > (run.end if seconds is None else seconds) for run in arm.runs)
+    missing = len(arm.runs) - len(found)
+    if not found:
+        return Standing(arm.name, None, {}, None, missing, nothing)
+    mean = mean_of(list(found.values()), least=0.0, most=1.0)
+    tested = min((run.tested for run in arm.runs if run.tested), default=0)
+    return Standing(arm.name, mean, found, sampling_error(mean.value, tested) if tested else None, missing, nothing)
+
+
+def sampling_error(share: float, tested: int) -> float:
+    """The test set's own +- (95 %): what another draw of so many samples would change, by Wilson's interval.
+
+    >>> round(sampling_error(0.9, 360), 3)
+    0.031
+    """
+    z = _NORMAL
+    return z * math.sqrt(share * (1 - share) / tested + z * z / (4 * tested * tested)) / (1 + z * z / tested)
+
+
+def _pairs(leader: Standing, others: Sequence[Standing]) -> tuple[Pair, ...]:
+    """The leader against each other on common seeds; p corrected for how many there are."""
+    found = [paired_by_seed(leader.by_seed, other.by_seed) for other in others]
+    corrected = holm([None if f is None else f.p for f in found])
+    return tuple(Pair(leader.arm, o.arm, f, p) for o, f, p in zip(others, found, corrected, strict=True))
+
+
+def _won(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair]) -> bool:
+    """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not judged."""
+    bare = [s for s in standings if s.nothing and s.mean is None]
+    if any(s.missing for s in standings if s not in bare):
+        return False
+    if leader.nothing or min(len(leader.by_seed), *(s.missing for s in bare), LEAST_SEEDS) < LEAST_SEEDS:
+        return False
+    return all(clear(pair) for pair in pairs)
+
+
+def clear(pair: Pair) -> bool:
+    """Is the difference of this pair one that chance does not explain?"""
+    found = pair.paired
+    if found is None or found.n < LEAST_SEEDS or found.low is None or pair.p is None:
+        return False
+    return found.low > 0 and pair.p < LEVEL
+
+
+def unlike_data(arms: Sequence[Arm]) -> list[str]:
+    """The names of the data if these arms are judged on unlike ones, whose accuracies say nothing of each other; else nothing.
+
+    Tasks are named data_model: two models on the same data may well be compared. Where the names of tasks differ, the same
+    share of lucky guesses and the same size of the test set must bear that out.
+    """
+    runs = [run for arm in arms for run in arm.runs]
+    names = dict.fromkeys(data_of(run) for run in runs)
+    facts = {(run.tested, run.metrics.get("chance")) for run in runs if run.tested}
+    if len(names) == 1 and (len({run.task for run in runs}) == 1 or len(facts) <= 1):
+        return []
+    return list(names) if len(names) > 1 else list(dict.fromkeys(run.task for run in runs))
+
+
+def data_of(run: Compared) -> str:
+    """The data on which a run is judged, by name."""
+    task = run.table["task"]
+    if "data" in task:
+        return f"own data {task['data']}"
+    name = run.task.rsplit("_", 1)[0]
+    return f"synthetic {name}" if task.get("synthetic") else name

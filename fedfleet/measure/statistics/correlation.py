@@ -1,0 +1,129 @@
+"""Correlation with a bootstrap interval that redraws whole clusters.
+
+Runs on one fleet draw resemble each other: ten runs on two fleets are nearer to two observations than to ten. Whoever redraws
+single runs gets an interval that is too narrow; redrawing fleets, each with all of its runs, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.records import Floats
+from fedfleet.core.rng import stream
+from fedfleet.measure.statistics.means import finite
+from fedfleet.measure.statistics.student import LEVEL
+
+Method = Literal["pearson", "spearman"]
+_LEAST = 3  # two points always lie on a line
+_BATCH = 1 << 20  # weights in memory at once
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """r over n points in so many clusters, with the 95 % percentile interval; None where it is not defined."""
+
+    r: float | None
+    low: float | None
+    high: float | None
+    n: int
+    clusters: int
+    method: Method
+
+
+def correlation(
+    x: Sequence[float],
+    y: Sequence[float],
+    *,
+    method: Method = "pearson",
+    clusters: Sequence[Hashable] | None = None,
+    draws: int = 2000,
+    seed: int = 0,
+) -> Correlation:
+    """Pearson's or Spearman's r, and its interval over redrawn clusters; without clusters every point is one.
+
+    Draws in which a variable does not vary have no r and are left out; if they are most, or there are fewer than three clusters,
+    there is no interval.
+
+    >>> found = correlation([1, 2, 3, 4], [2, 4, 5, 9], draws=200)
+    >>> round(found.r or 0, 3), found.n, found.clusters
+    (0.965, 4, 4)
+    """
+    if method not in ("pearson", "spearman"):
+        raise BadInput(f"there is no correlation {method!r}; there is pearson, spearman")
+    if not len(x) == len(y) == (len(x) if clusters is None else len(clusters)):
+        raise BadInput("a correlation needs as many x as y, and a cluster for each of them")
+    if draws < 1:
+        raise BadInput(f"draws {draws} must be at least 1")
+    xs, ys = (np.array(finite(v, "a correlation"), np.float64) for v in (x, y))
+    groups = np.arange(len(xs)) if clusters is None else _numbered(clusters)
+    n, many = len(xs), int(groups.max()) + 1
+    r = float(_weighted(xs, ys, np.ones((1, n)), method)[0])
+    if n < _LEAST or not np.isfinite(r):
+        return Correlation(None, None, None, n, many, method)
+    found = _redrawn(xs, ys, groups, method, draws, seed)
+    if many < _LEAST or len(found) <= draws / 2:
+        return Correlation(r, None, None, n, many, method)
+    low, high = np.quantile(found, [0.5 - LEVEL / 2, 0.5 + LEVEL / 2])
+    return Correlation(r, float(low), float(high), n, many, method)
+
+
+def _redrawn(xs: Floats, ys: Floats, groups: np.ndarray, method: Method, draws: int, seed: int) -> Floats:
+    """r of every draw that has one. A draw is how often each cluster comes up, so that each point has it as its weight."""
+    many = int(groups.max()) + 1
+    shares = np.full(many, 1.0 / many)
+    random = stream(seed, "bootstrap", many)
+    step = max(1, _BATCH // len(xs))
+    found: list[Floats] = []
+    for begin in range(0, draws, step):
+        counts = random.multinomial(many, shares, size=min(step, draws - begin)).astype(np.float64)
+        found.append(_weighted(xs, ys, counts[:, groups], method))
+    every = np.concatenate(found)
+    return every[np.isfinite(every)]
+
+
+def _weighted(xs: Floats, ys: Floats, weights: Floats, method: Method) -> Floats:
+    """r under each row of weights; NaN where a variable does not vary."""
+    if method == "spearman":
+        return _moments(_ranks(xs, weights), _ranks(ys, weights), weights)
+    one = np.ones((len(weights), 1))
+    return _moments(one * _scaled(xs), one * _scaled(ys), weights)
+
+
+def _moments(a: Floats, b: Floats, weights: Floats) -> Floats:
+    total = weights.sum(axis=1, keepdims=True)
+    a = a - (weights * a).sum(axis=1, keepdims=True) / total
+    b = b - (weights * b).sum(axis=1, keepdims=True) / total
+    aa, bb = (weights * a * a).sum(axis=1), (weights * b * b).sum(axis=1)
+    ab = (weights * a * b).sum(axis=1)
+    # Where all drawn values are one and the same, rounding leaves a variance of some 1e-30 that means nothing.
+    there = (aa > 1e-20 * total[:, 0]) & (bb > 1e-20 * total[:, 0])
+    r = np.full(len(weights), np.nan)
+    r[there] = np.clip(ab[there] / np.sqrt(aa[there] * bb[there]), -1.0, 1.0)
+    return r
+
+
+def _scaled(values: Floats) -> Floats:
+    """Centred, the largest 1 in size: r does not change, and no square gets too large or too small."""
+    centred = values - values.mean()
+    largest = float(np.abs(centred).max())
+    return centred / largest if largest > 1e-12 * float(np.abs(values).max()) else np.zeros_like(values)
+
+
+def _ranks(values: Floats, weights: Floats) -> Floats:
+    """The average rank of every point in the sample in which it comes up as often as its weight says."""
+    _, first, place = np.unique(np.sort(values), return_index=True, return_inverse=True)
+    order = np.argsort(values, kind="stable")
+    held = np.add.reduceat(weights[:, order], first, axis=1)  # how often each different value comes up
+    place = place[np.argsort(order)]
+    return (np.cumsum(held, axis=1) - held + (held + 1.0) / 2.0)[:, place]
+
+
+def _numbered(clusters: Sequence[Hashable]) -> np.ndarray:
+    """0, 1, .. for each cluster in order of appearance."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(c, len(numbers)) for c in clusters])

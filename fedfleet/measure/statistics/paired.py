@@ -1,0 +1,83 @@
+"""Paired comparison on common seeds, and Holm's correction for many of them.
+
+Two arms that ran on the same fleets, data and first weights differ by less than two that did not: the t test of the differences,
+seed by seed, sees that, an interval around each mean does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.measure.statistics.means import finite, mean_of
+from fedfleet.measure.statistics.student import two_sided
+
+Seed = TypeVar("Seed", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """The mean of a - b over n common seeds, its 95 % interval, and the two-sided p of "there is no difference".
+
+    With one seed there is neither interval nor p.
+    """
+
+    difference: float
+    low: float | None
+    high: float | None
+    p: float | None
+    n: int
+
+
+def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
+    """Student's paired test of a against b, value by value of common seeds.
+
+    >>> found = paired([0.9, 0.8, 0.85], [0.7, 0.65, 0.6])
+    >>> round(found.difference, 3), round(found.p or 0, 3), found.n
+    (0.2, 0.02, 3)
+    """
+    if len(a) != len(b):
+        raise BadInput(f"a paired comparison needs a value of both for every seed; there are {len(a)} and {len(b)}")
+    gaps = list(np.subtract(finite(a, "a paired comparison"), finite(b, "a paired comparison")).tolist())
+    mean = mean_of(gaps)
+    if mean.sd is None:
+        return Paired(mean.value, None, None, None, mean.n)
+    # Differences that are all alike but for rounding are certain, or nothing at all.
+    noise = 1e-12 * max(map(abs, (*a, *b)), default=0.0)
+    if mean.sd <= noise:
+        return Paired(mean.value, mean.value, mean.value, 1.0 if abs(mean.value) <= noise else 0.0, mean.n)
+    t = mean.value / (mean.sd / math.sqrt(mean.n))
+    return Paired(mean.value, mean.low, mean.high, two_sided(t, mean.n - 1), mean.n)
+
+
+def paired_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float]) -> Paired | None:
+    """The paired comparison on the seeds that both have; None if they have none in common.
+
+    >>> paired_by_seed({1: 0.9, 2: 0.8}, {2: 0.5, 3: 0.4})
+    Paired(difference=0.30000000000000004, low=None, high=None, p=None, n=1)
+    """
+    common = [seed for seed in a if seed in b]
+    return paired([a[seed] for seed in common], [b[seed] for seed in common]) if common else None
+
+
+def holm(ps: Sequence[float | None]) -> list[float | None]:
+    """Holm's correction: p of the i-th smallest of m times m - i + 1, never falling, at most 1.
+
+    The chance that any true "no difference" among the m is rejected stays below the level. None, a comparison that could not be
+    tested, stays None and does not count.
+
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
+    """
+    tested = sorted((p, i) for i, p in enumerate(ps) if p is not None)
+    found: list[float | None] = [None] * len(ps)
+    highest = 0.0
+    for rank, (p, i) in enumerate(tested):
+        highest = max(highest, min(1.0, p * (len(tested) - rank)))
+        found[i] = highest
+    return found

@@ -1,0 +1,69 @@
+"""The verdict is one sentence, with units and without loose ends."""
+
+import pytest
+
+from fedfleet.app.comparing.grouping import arms
+from fedfleet.app.comparing.judging import verdict
+from fedfleet.app.comparing.record import Pair
+from fedfleet.app.comparing.wording import points
+from fedfleet.measure.statistics.paired import Paired
+from tests.app.comparing.made import hurried, made, waiting
+
+SEEDS = range(1, 5)
+CASES = {
+    "one seed": [waiting(1, (9e5, 0.9)), hurried(1, (1e4, 0.5))],
+    "many arms": [made(1, ((9.0, 0.1 * i),), name=str(i), algorithm={"lr": i}) for i in range(1, 8)],
+    "winner": [waiting(s, (9.0, 0.9 + s / 100)) for s in SEEDS] + [hurried(s, (9.0, 0.5 + s / 99)) for s in SEEDS],
+    "nobody": [waiting(s, (9.0, 0.5 + s / 10)) for s in SEEDS] + [hurried(s, (9.0, 0.9 - s / 10)) for s in SEEDS],
+    "half known": [waiting(1, (9.0, 0.5)), hurried(1, end=90.0)],
+    "nothing": [waiting(1, end=3.0), hurried(1)],
+    "seeds": [waiting(1, (9.0, 0.5)), waiting(2, (9.0, 0.6))],
+    "unlike": [made(1), made(2, task={"use": "cifar_cnn"}, name="other")],
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_one_sentence_with_a_full_stop_and_no_empty_words(case):
+    said = verdict(arms(CASES[case])).sentence
+    assert said[0].isupper() and said.endswith(".") and ". " not in said.replace(" % ", " ")
+    for odd in ("None", "nan", "  ", "()", " ,", "..", "and ,"):
+        assert odd not in said, said
+
+
+def test_long_spans_are_told_in_days_and_both_moments_are_named():
+    said = verdict(arms(CASES["one seed"])).sentence
+    assert "at the end" in said.lower() and "at equal virtual time (2.8 h, when the shortest run ends)" in said
+    assert "readiness no model yet" in said
+
+
+def test_equal_moments_are_said_once():
+    said = verdict(arms(CASES["winner"])).sentence
+    assert said.count("leads") == 1 and "at the end and at equal virtual time alike" in said
+
+
+def test_equal_arms_lead_nobody():
+    said = verdict(arms([run(s, (9.0, s / 10)) for s in SEEDS for run in (waiting, hurried)])).sentence
+    assert (
+        said.startswith("No winner can be named: ")
+        and "readiness and deadline are equal on each of 4 common seeds" in said
+    )
+
+
+def test_of_many_arms_a_few_are_named():
+    said = verdict(arms(CASES["many arms"])).sentence
+    assert "lr 7 has 70.0 %" in said and "and 3 more" in said and "lr 1 " not in said
+
+
+def test_a_difference_carries_its_uncertainty():
+    whole = Pair("a", "b", Paired(0.032, 0.01, 0.054, 0.004, 5), 0.012)
+    assert points(whole) == "3.2 points (95 % interval 1.0 to 5.4, p = 0.012, 5 common seeds)"
+    assert "p < 0.001" in points(Pair("a", "b", Paired(0.1, 0.09, 0.11, 1e-9, 5), 1e-9))
+    assert points(Pair("a", "b", Paired(0.1, None, None, None, 1), None)) == "10.0 points (one common seed)"
+    assert "unknown" in points(Pair("a", "b", None, None))
+
+
+def test_caveats_tell_both_uncertainties_and_unlike_test_sets():
+    found = verdict(arms(CASES["winner"])).caveats
+    assert any("test set's own uncertainty is up to ±" in c and "mean over seeds up to ±" in c for c in found)
+    sizes = verdict(arms([waiting(1, (9.0, 0.5)), hurried(1, (9.0, 0.5), tested=80)])).caveats
+    assert any("80 and 400 samples" in c for c in sizes)
