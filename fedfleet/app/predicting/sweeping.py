@@ -1,4 +1,4 @@
-"""Sweeping: one key of a spec at many values, each predicted, so that a trade-off is seen before anything is trained on the fleet."""
+"""Sweeping: one key of a spec at many values, each predicted, so that a trade-off is seen before anything is trained."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from fedfleet.app.predicting.predicting import Prediction, predict
 from fedfleet.app.predicting.reference import reference_of
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.spec.reading import with_words
+from fedfleet.app.spec.tables import build_part
 from fedfleet.app.terminal.text import percent, span
 from fedfleet.core.errors import BadInput, FedFleetError
-from fedfleet.core.parts import Task
+from fedfleet.core.parts import Policy, Task
+from fedfleet.core.records import Floats, Stop
 
 _POINTS, _MOST = 12, 100
 _TARGET = 0.9  # of what the ideal fleet reaches: the accuracy whose time is compared
@@ -113,9 +115,11 @@ def _with(table: Mapping[str, Any], key: str, value: float | int) -> dict[str, A
 
 def _changed(setup: Setup, spec: Spec, other: Spec, task: Task | None) -> Setup:
     """The same fleet with another policy or horizon where only those changed; else everything is made anew."""
-    same = replace(other, pace=spec.pace, stop=spec.stop, name=spec.name)
-    made = assemble(other, setup.task if task is None and other.task == spec.task and other.seed == spec.seed else task)
-    return replace(made, world=setup.world) if same.digest == spec.digest else made
+    only_when = replace(other, pace=spec.pace, stop=spec.stop, name=spec.name).digest == spec.digest
+    pace: Policy = build_part("policies", other.pace)
+    if not only_when or spec.choose["use"] != "uniform" or pace.cohort > setup.plan.clients:
+        return assemble(other, task)  # which refuses what does not fit together, too
+    return replace(setup, spec=other, plan=replace(setup.plan, pace=pace, stop=Stop(**other.stop)))
 
 
 def _row(found: Prediction, target: float) -> dict[str, Any]:
@@ -131,7 +135,7 @@ def _row(found: Prediction, target: float) -> dict[str, Any]:
     }
 
 
-def _reached(accuracy: Any, times: Any, target: float) -> float | None:
+def _reached(accuracy: Floats, times: Floats, target: float) -> float | None:
     at = np.flatnonzero(accuracy[1:] >= target)
     return float(times[at[0]]) if len(at) else None
 

@@ -24,7 +24,8 @@ def shown_prediction(answer: dict[str, Any]) -> str:
         f"{percent(answer['effective'])} of the fleet's samples",
         *(f"cannot be seen: {note}" for note in answer["notes"]),
         f"{answer['draws']} draws with other seeds than the run's own in {answer['seconds']:.2g} s, after reference runs of "
-        f"{answer['reference']['seconds']:.0f} s{' (kept from before)' if answer['reference']['kept'] else ''}; band: {answer['band']}",
+        f"{answer['reference']['seconds']:.0f} s{' (kept from before)' if answer['reference']['kept'] else ''}",
+        f"the band is from {answer['band']}",
     ]
     return "\n".join(lines)
 
