@@ -19,6 +19,7 @@ from fedfleet.core.folding import Fold, Folding
 from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, whole_work
 from fedfleet.core.sources import World
+from fedfleet.engine.state import unsettled
 from fedfleet.measure.clock import Participation
 from fedfleet.runtime.audit import NOBODY, without_learning
 from fedfleet.runtime.simulate import Simulation, drive, fresh
@@ -26,6 +27,7 @@ from fedfleet.runtime.simulate import Simulation, drive, fresh
 _NEVER = 1 << 40  # commits between evaluations of which nobody wants any
 _STAND_IN = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
 _NO_OFFER = Offer({})
+_MANY_TRIPS = 64
 
 
 @dataclass(slots=True)
@@ -81,7 +83,9 @@ class Dry(Simulation):
         ]
         tasks: Ints = np.array(command.tasks, np.int64)
         self.facts.append(TasksSpent(self.state.book.now, tasks, np.array(clients, np.int64), {}))
-        self.trips.clear()
+        if len(self.trips) > _MANY_TRIPS:
+            there = {w.first for w in (*self.state.running.values(), *(e.wave for e in unsettled(self.state)))}
+            self.trips = {first: trip for first, trip in self.trips.items() if first in there}
 
 
 def dry_run(plan: Plan, world: World, *, seed: int | None = None) -> Participation:
