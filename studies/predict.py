@@ -12,6 +12,7 @@ fleets. WISDM is read from $FEDFLEET_DATA. How a prediction is made and what cam
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import time
@@ -249,11 +250,12 @@ def markdown(split: str, found: dict[str, dict[str, Any]], rows: Sequence[dict[s
         "", "Where it fails most:", "",
         "| fleet | data | deadline, s | predicted | trained | commits foreseen, made | share of samples |", "| --- | --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
-    for row in sorted(rows, key=lambda r: -abs(r["predicted"] - r["trained"]))[:6]:
-        lines.append(
-            f"| {row['name']} | {row['data']} | {row['table']['pace']['seconds']:.0f} | {100 * row['predicted']:.1f} % | {100 * row['trained']:.1f} % | "
-            f"{row['foreseen']:.0f}, {row['commits']} | {100 * row['effective']:.0f} % |"
-        )
+    worst = sorted(rows, key=lambda r: -abs(r["predicted"] - r["trained"]))[:6]
+    lines += [
+        f"| {row['name']} | {row['data']} | {row['table']['pace']['seconds']:.0f} | {100 * row['predicted']:.1f} % | {100 * row['trained']:.1f} % | "
+        f"{row['foreseen']:.0f}, {row['commits']} | {100 * row['effective']:.0f} % |"
+        for row in worst
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -266,7 +268,7 @@ def band_of(rows: Sequence[dict[str, Any]], split: str) -> dict[str, Any]:
         error += [(t - p) / whole for p, t in zip(row["predicted_at"], row["trained_at"], strict=True)]
     at, off = np.array(progress), np.array(error)
     found: dict[str, list[float]] = {"progress": [], "below": [], "above": []}
-    for low, high in zip(PLACES[:-1], PLACES[1:], strict=True):
+    for low, high in itertools.pairwise(PLACES):
         some = off[(at >= low) & ((at < high) | (high == PLACES[-1]))]
         if len(some) >= 8:
             found["progress"].append(round(0.5 * (low + high), 4))

@@ -15,21 +15,23 @@ from fedfleet.core.records import Bools, Floats
 from fedfleet.measure.clock import Participation
 
 _HARDLY = 0.1  # of an equal share of all reports
+_OUT = 0.5  # who has fewer reports in models than this, on average over draws, is left out
+_LONGER, _LESS = 1.2, 0.8  # differences that are worth a word
 
 
 def left_out(setup: Setup, parts: Sequence[Participation], clock: Floats) -> dict[str, Any]:
     """The shares of clients that are in no model and hardly in any, how they differ from the others, and the labels with them."""
-    folded = np.mean([part.folded for part in parts], axis=0)
-    fair = float(folded.mean())
-    never, hardly = folded < min(0.5, fair), folded < _HARDLY * fair
-    out = never | hardly
+    drawn = np.stack([part.folded for part in parts])
+    fair = float(drawn.mean())
+    hardly = (drawn > 0) & (drawn < _HARDLY * fair)
+    out = drawn.mean(axis=0) < max(_OUT, _HARDLY * fair)
     trips = trip_seconds(setup)
     reach = reachable_share(setup.world, max(part.seconds for part in parts))
     slow = trips > setup.plan.pace.patience
     shown = clock / clock.mean() if clock.mean() > 0 else np.ones(len(clock))
     found: dict[str, Any] = {
-        "never": float(never.mean()),
-        "hardly": float((hardly & ~never).mean()),
+        "never": float((drawn == 0).mean()),
+        "hardly": float(hardly.mean()),
         "too_slow": float(slow.mean()),
         "trip_seconds": _both(trips, out),
         "reachable": _both(reach, out),
@@ -47,17 +49,25 @@ def _both(values: Floats, out: Bools) -> dict[str, float | None]:
 def _sentence(found: dict[str, Any]) -> str:
     if found["never"] + found["hardly"] == 0:
         return "Nobody will be left out."
-    said = f"{percent(found['never'])} of clients will be in no model, {percent(found['hardly'])} in hardly any"
+    some = [
+        f"{percent(found[key])} {said}"
+        for key, said in (("never", "will be in no model"), ("hardly", "in hardly any"))
+        if found[key]
+    ]
     why = list[str]()
     trip, reach = found["trip_seconds"], found["reachable"]
     if found["too_slow"]:
-        why.append(f"{percent(found['too_slow'])} of all need longer for a trip, on average, than a round waits")
-    if trip["left_out"] and trip["others"] and trip["left_out"] > 1.2 * trip["others"]:
-        why.append(f"a trip takes them {span(trip['left_out'])} (others {span(trip['others'])})")
-    if reach["left_out"] is not None and reach["others"] is not None and reach["left_out"] < 0.8 * reach["others"]:
-        why.append(f"they can be reached {percent(reach['left_out'])} of the time (others {percent(reach['others'])})")
+        why.append(
+            f"{percent(found['too_slow'])} of all clients need longer for a trip, on average, than a round waits"
+        )
+    if trip["left_out"] and trip["others"] and trip["left_out"] > _LONGER * trip["others"]:
+        why.append(f"a trip takes those who are left out {span(trip['left_out'])} (others {span(trip['others'])})")
+    if reach["left_out"] is not None and reach["others"] is not None and reach["left_out"] < _LESS * reach["others"]:
+        why.append(
+            f"in the time of the run they can be reached {percent(reach['left_out'])} of it (others {percent(reach['others'])})"
+        )
     least = min(found["classes"], key=lambda c: found["classes"][c])
     labels = ""
-    if found["classes"][least] < 0.8:
-        labels = f" Label {least} is shown {percent(found['classes'][least])} as often as the mean label."
-    return f"{said}{': ' + '; '.join(why) if why else ''}.{labels}"
+    if found["classes"][least] < _LESS:
+        labels = f" Label {least} is shown {percent(found['classes'][least])} as often as the labels are on average."
+    return f"Of all clients {' and '.join(some)}{': ' + '; '.join(why) if why else ''}.{labels}"

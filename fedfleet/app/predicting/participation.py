@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,11 +18,12 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, stateless
 from fedfleet.core.records import Cost, Floats, Ints, whole_work
 from fedfleet.core.sources import World
-from fedfleet.measure.clock import Participation
+from fedfleet.measure.clock import Participation, always_on_clock
 from fedfleet.measure.rounds import Rules, walk
 from fedfleet.runtime.dry import dry_run
 
 _ROUNDS = ("deadline", "readiness")
+_TRIP = 7919  # between the task numbers of drawn trips
 _APART = 1_000_003  # draws of a prediction are as far from a run's own seed as this prime
 
 
@@ -114,6 +116,22 @@ def _priced(plan: Plan, world: World) -> Callable[[Ints, int], Cost]:
     return cost
 
 
+def closed_form(setup: Setup, labels: Ints, *, cohort: int, noise: float, draws: int = 64) -> dict[str, Any] | None:
+    """Commits and class clock by the formula that holds where everyone is always there and a deadline decides; else None."""
+    plan, _ = foreseeable(setup)
+    rules = rules_of(setup.spec.pace, plan, setup.world)
+    always = setup.spec.world["states"]["use"] == "always_on" or setup.spec.world["heterogeneity"] in (
+        "devices",
+        "none",
+    )
+    if rules is None or rules.seconds == math.inf or not always or plan.choose.name != "uniform":
+        return None
+    success = np.mean([seconds <= rules.seconds for seconds in _trips(setup, draws)], axis=0)
+    least = rules.need(rules.cohort)
+    commits, clock = always_on_clock(success, labels, cohort=cohort, rounds=plan.stop.rounds, least=least, noise=noise)
+    return {"commits": commits, "clock": {str(c): float(t) for c, t in enumerate(clock)}}
+
+
 def mean_samples(setup: Setup) -> float:
     """For how many samples a task is charged on average."""
     return float(_priced(setup.plan, setup.world)(np.arange(setup.plan.clients), 0).samples.mean())
@@ -121,12 +139,16 @@ def mean_samples(setup: Setup) -> float:
 
 def trip_seconds(setup: Setup, draws: int = 8) -> Floats:
     """How long a trip takes each client on average, if it is never interrupted; infinite if its device cannot do it."""
+    return np.mean(_trips(setup, draws), axis=0)
+
+
+def _trips(setup: Setup, draws: int) -> list[Floats]:
+    """How long a trip takes each client, drawn so many times."""
     everyone: Ints = np.arange(setup.plan.clients)
     cost = _priced(setup.plan, setup.world)(everyone, 0)
-    taken = [
-        setup.world.devices.seconds(everyone, cost, 0.0, np.full(len(everyone), 7919 * (i + 1))) for i in range(draws)
+    return [
+        setup.world.devices.seconds(everyone, cost, 0.0, np.full(len(everyone), _TRIP * (i + 1))) for i in range(draws)
     ]
-    return np.mean(taken, axis=0)
 
 
 def reachable_share(world: World, seconds: float, looks: int = 200) -> Floats:

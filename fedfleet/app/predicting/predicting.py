@@ -13,7 +13,7 @@ import numpy as np
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.predicting.band import Band, band
 from fedfleet.app.predicting.leaving import left_out
-from fedfleet.app.predicting.participation import Fleet, fleet_of, foreseen, other_seeds
+from fedfleet.app.predicting.participation import Fleet, closed_form, fleet_of, foreseeable, foreseen, other_seeds
 from fedfleet.app.predicting.reference import Reference, cohort_of, reference_of
 from fedfleet.app.spec import Spec
 from fedfleet.core.parts import Task
@@ -63,6 +63,7 @@ def predict(
     Choices are drawn anew with seeds that the run itself does not have, so that nothing is foretold that is not known of the fleet.
     """
     setup = assemble(spec, task) if setup is None else setup
+    foreseeable(setup)  # what cannot be foreseen is refused before anything is trained
     reference = reference_of(spec, cache=cache, task=task, tell=tell) if reference is None else reference
     start = time.perf_counter()
     fleet = fleet_of(setup)
@@ -118,6 +119,7 @@ def answered(found: Prediction) -> dict[str, Any]:
         "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
         "noise": ideal.noise,
         "cohort": ideal.cohort,
+        "closed_form": closed_form(found.setup, found.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
         "left_out": left_out(found.setup, parts, clock),
         "draws": len(parts),
         "reference": {

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.predicting.participation import foreseeable
 from fedfleet.app.predicting.predicting import Prediction, predict
 from fedfleet.app.predicting.reference import reference_of
 from fedfleet.app.spec import Spec, resolve
@@ -85,6 +86,7 @@ def swept(
     """Predict the run of a spec at each value; one pair of reference runs serves them all. The answer of `predict --sweep`."""
     spec = resolve(table, name)
     setup = assemble(spec, task)
+    foreseeable(setup)
     reference = reference_of(spec, cache=cache, task=task, tell=tell)
     target = _TARGET * float(reference.ideal.accuracy[-1])
     start, rows = time.perf_counter(), list[dict[str, Any]]()
