@@ -4,9 +4,14 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 import fedfleet.runtime.wire  # noqa: F401  # before a test loads gRPC, since only then can it be told to refuse TLS 1.2
 from fedfleet.core import registry
+
+# Laws are tried on the same examples every time, and a busy machine proves nothing against them.
+settings.register_profile("house", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("house")
 
 # Shells start what runs in the background deaf to interrupts, and children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -47,3 +47,11 @@ def test_a_declared_model_size_scales_bytes_and_nothing_else():
     assert (big.samples[0], big.bytes_down[0], big.bytes_up[0], big.batches[0]) == (7.0, 250.0, 25.0, 3.0)
     assert scaled(cost, 1.0) is cost
     assert scaled(Cost(*(np.ones(1),) * 3), 2.0).batches is None
+
+
+def test_a_flat_charge_counts_neither_samples_nor_batches():
+    cost = Cost(np.array([10.0, 70.0]), np.array([1e6, 1e6]), np.array([5e5, 0.0]), np.array([4.0, 9.0]))
+    flat = scaled(cost, 2.0, charge=1)
+    assert flat.samples.tolist() == [1.0, 1.0] and flat.batches is None
+    assert flat.bytes_down.tolist() == [2e6, 2e6] and flat.bytes_up.tolist() == [1e6, 0.0]
+    assert scaled(cost, 1.0) is cost, "what is trained is charged without it"

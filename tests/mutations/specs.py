@@ -1,6 +1,5 @@
 """Valid specs of every part, and mutations of them."""
 
-import argparse
 import copy
 import random
 import re
@@ -12,7 +11,7 @@ from typing import Any
 from fedfleet.app.spec.settings import run_settings, world_settings
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import builder, names
-from studies.user_layer import LADDER, MAIN, spec_of
+from studies.user_layer import ALL, Cell, spec_of
 from tests.app.specs import TINY
 from tests.app.users import SPEC as USERS
 from tests.mutations.values import hints_of, near_limits, wrong_value
@@ -48,9 +47,7 @@ def valid_specs() -> tuple[dict[str, Any], ...]:
     for page in sorted(ROOT.glob("docs/**/*.md")):
         texts += re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.M | re.S)
     found = [tomllib.loads(text) for text in texts]
-    asked = argparse.Namespace(task="digits", rounds=None, seeds=1)
-    edges = {**MAIN, **{name: {"use": "shufflefl", **edge} for name, edge in LADDER.items()}}
-    found += [spec_of(name, edge, asked, 0) for name, edge in edges.items()]
+    found += [spec_of(Cell("digits", "2-5", arm, 0, 60, "cpu")) for arm in ALL]
     for place, kind in PARTS.items():
         for name in names(kind):
             spec: dict[str, Any] = {"world": dict(SMALL)}

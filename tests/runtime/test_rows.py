@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from fedfleet.core.events import CandidatesSeen, Evaluated, PaceSet, Probed, ReportsGathered, TaskLost, TasksSent
-from fedfleet.core.records import ClientScores, Stop
+from fedfleet.core.records import ClientScores, Stop, Tally
 from fedfleet.runtime import journal as journals
 from fedfleet.runtime.rows import Kind, Row, decode, digested, encode, read_spans, spans
 from tests.worlds import commits_at, even_fleet, events_of, fleets, paces, toy_plan, world_of
@@ -53,6 +53,7 @@ def test_rare_events_come_back_too():
         ),
         PaceSet(2.5, "t_o", 120.0),
         Evaluated(3.0, 4, 17, 20, 0.5, ClientScores(few, np.array([1, 2]), np.array([3, 4]))),
+        Evaluated(3.0, 4, 17, 20, 0.5, None, Tally(0, 7)),
     ]
     back = list(decode(row for event in rare for row in encode(event)[0]))
     assert all(same(a, b) for a, b in zip(rare, back, strict=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ModelCommitted
 from fedfleet.measure.learning import learning_curve
 from fedfleet.measure.summary import summary
-from fedfleet.runtime.journal import digest_of
-from fedfleet.runtime.seals import SEAL
+from fedfleet.runtime.journal import digest_of, identity_of
+from fedfleet.runtime.seals import SEAL, kind_of
 
 _JOURNAL, _SPEC = "run.db", "spec.toml"
 _SHOWN = 12  # digits of a hash that stands for somebody's own data or model
@@ -69,7 +69,10 @@ def read_run(out: Path, name: str) -> Compared:
     else:
         spec, events, ended = opened(out)
         metrics = {**summary(events, chance=kept_chance(out)), "digest": digest_of(out / _JOURNAL), "out": str(out)}
-    return from_events(name, out, told_apart(spec, out), spec.seed, metrics, events, ended=ended)
+    served = kind_of(identity_of(out / _JOURNAL)) == "served"
+    return replace(
+        from_events(name, out, told_apart(spec, out), spec.seed, metrics, events, ended=ended), served=served
+    )
 
 
 def from_events(

@@ -28,6 +28,7 @@ class Compared:
     first: float | None  # virtual seconds of its first model; None: it made none
     tested: int  # samples in the central test set; 0: it was never asked
     digest: str  # of the journal
+    served: bool = False  # over a network, so that its seconds are real ones
 
     @property
     def task(self) -> str:

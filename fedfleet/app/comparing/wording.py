@@ -157,6 +157,9 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
         said.append(f"made no model: {_listed(bare)}")
     if silent:
         said.append(f"made models and evaluated none: {_listed(silent)}")
+    served = [r.name for r in runs if r.served]
+    if served:
+        said.append(f"served over a network, so that time is real there and not virtual: {_listed(served)}")
     said += _repeated(arms, each)
     sizes = sorted({r.tested for r in runs if r.tested})
     if len(sizes) > 1:

@@ -39,9 +39,12 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class Hindsight:
-    """What the world of a run says of its clients. `samples` are those that each holds for training; `reached` how many of the `looks`
-    at the fleet, when rounds asked for clients, found each of them (`every`: these are all such moments); `mbps` mean link speed (NaN: not known), `ready` the share of
-    `horizon` seconds in which each can be reached. `needs` is None where no world can tell."""
+    """What the world of a run says of its clients.
+
+    `samples` are those that each holds for training; `reached` how many of the `looks` at the fleet, when rounds asked for clients,
+    found each of them (`every`: these are all such moments); `mbps` is the mean link speed (NaN: not known), `ready` the share of
+    `horizon` seconds in which each can be reached. `needs` is None where no world can tell.
+    """
 
     samples: Ints
     reached: Ints
@@ -54,8 +57,8 @@ class Hindsight:
 
 
 def hindsight(spec: Spec, events: Sequence[Event], tasks: Tasks) -> Hindsight | None:
-    """The world of a simulated run, looked at once more; None where it cannot be made again: an own model, files that are gone, a fleet
-    that is too large for a page."""
+    """The world of a simulated run, looked at once more; None where it cannot be made again: an own model, files that are gone, a
+    fleet that is too large for a page."""
     if spec.world["clients"] > MOST or spec.task["use"] == "own":
         return None
     try:
@@ -79,8 +82,8 @@ def seen_again(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Hindsight
     horizon = max(last, WEEK)
     ready = worked_until(world.states, everyone, 0.0, np.full(n, horizon)) / horizon
     return Hindsight(
-        np.asarray(world.data.sizes(0), np.int64), reached, len(chosen), len(chosen) == len(moments), speeds(world, everyone), ready, horizon,
-        needs(setup, events, tasks),
+        np.asarray(world.data.sizes(0), np.int64), reached, len(chosen), len(chosen) == len(moments), speeds(world, everyone),
+        ready, horizon, needs(setup, events, tasks),
     )  # fmt: skip
 
 

@@ -36,6 +36,12 @@ from fedfleet.core.trees import tree_nbytes
         ({"world": {"clients": 400}}, "use fewer clients"),
         ({"world": {"data": {"use": "by_owner"}}}, "does not say; use dirichlet"),
         ({"world": {"devices": {"use": "device_file", "path": "none.json"}}}, "no file none.json"),
+        ({"world": {"charge": 1}, "choose": "pyramidfl"}, "with a flat charge any work takes the same time"),
+        (
+            {"world": {"charge": 1, "users": "households"}, "edge": "shufflefl"},
+            "edges plan by what training really costs",
+        ),
+        ({"world": {"unseen": 0.1}}, "do not say who made each sample"),
         ({"override": [{"clients": [100], "algorithm": {"lr": 0.1}}]}, "no client 100"),
         ({"override": [{"kinds": ["b"], "algorithm": {"lr": 0.1}}]}, "no device is of kind 'b'"),
     ],

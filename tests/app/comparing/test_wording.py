@@ -1,5 +1,7 @@
 """The verdict is one sentence, with units and without loose ends."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedfleet.app.comparing.grouping import arms
@@ -67,3 +69,11 @@ def test_caveats_tell_both_uncertainties_and_unlike_test_sets():
     assert any("test set's own uncertainty is up to ±" in c and "mean over seeds up to ±" in c for c in found)
     sizes = verdict(arms([waiting(1, (9.0, 0.5)), hurried(1, (9.0, 0.5), tested=80)])).caveats
     assert any("80 and 400 samples" in c for c in sizes)
+
+
+def test_real_time_is_told_from_virtual_time():
+    real = replace(waiting(1, (9.0, 0.5)), served=True)
+    assert any(
+        "time is real there and not virtual: readiness-1" in c
+        for c in verdict(arms([real, hurried(1, (9.0, 0.4))])).caveats
+    )

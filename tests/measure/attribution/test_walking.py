@@ -86,6 +86,20 @@ def test_nothing_is_lost_and_nothing_is_counted_twice(fleet, pace, horizon, faul
 
 
 @law
+@given(fleets(), paces(), st.sampled_from([3.0, 16.0, 77.7]))
+def test_looks_at_the_model_take_nobodys_time(fleet, pace, seconds):
+    world = world_of(fleet)
+    plain, looked = (
+        attribution(events_of(toy_plan(pace.policy(), len(fleet), stop=stop), world)[0])
+        for stop in (
+            Stop(rounds=4, virtual_seconds=400.0),
+            Stop(rounds=4, virtual_seconds=400.0, evaluate_seconds=seconds),
+        )
+    )
+    assert plain == looked
+
+
+@law
 @given(fleets(), paces(), st.booleans(), choosers, st.integers(0, 10**6))
 def test_a_run_that_goes_on_is_explained_as_far_as_it_is(fleet, pace, faults, choose, cut):
     events, _ = told(fleet, pace, faults=faults, choose=choose)

@@ -36,16 +36,21 @@ def dots(
     points: Sequence[Point], sheet: Sheet, x: Along, y: Along, *, height: float = 300.0, mark: tuple[float, str] | None = None
 ) -> Drawing:  # fmt: skip
     """The chart; large dots are painted first. `mark`: a dotted line upwards at a value of x, with its words."""
-    left, roof = room_for(y.ticks), 28.0
+    left = room_for(y.ticks)
+    wide = width_of(mark[1]) if mark else 0.0
+    beside = (
+        mark is not None and not sheet.slim
+    )  # its words stand in the row of the axis' name, else in one of their own
+    roof = 28.0 if beside or mark is None else 46.0
     across = Scale(x.low, x.high, left, sheet.width - 14, x.log)
     up = Scale(y.low, y.high, roof + height, roof, y.log)
     found = [text(0, 13, y.label), *left_axis(up, y.ticks, left, across.end)]
     found += foot_axis(across, x.ticks, up.start, x.label)
     if mark:
-        at, wide = across(mark[0]), width_of(mark[1])
-        fits = at + 6 + wide <= sheet.width
-        found.append(line(at, roof - 4, at, up.start, "ref"))
-        found.append(text(at + (6 if fits else -6), roof + 4, mark[1], "halo ink", "start" if fits else "end"))
+        at = across(mark[0])
+        start = min(max(at - wide / 2, width_of(y.label) + 14 if beside else 0.0), sheet.width - wide)
+        found.append(line(at, roof - 11, at, up.start, "ref"))
+        found.append(text(start, roof - 15, mark[1], "ink"))
     for p in sorted(points, key=lambda p: -p.radius):
         found.append(dot(across(p.x), up(p.y), p.radius, p.kind, "" if sheet.slim else p.title))
     return Drawing(sheet.width, up.start + 42, found)

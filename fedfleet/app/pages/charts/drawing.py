@@ -82,6 +82,24 @@ def both(draw: Callable[[Sheet], Drawing], wide: Sheet = WIDE) -> tuple[Drawing,
     return draw(wide), draw(SLIM)
 
 
+def below(*drawings: Drawing, gap: float = 0.0) -> Drawing:
+    """Drawings of one width under each other."""
+    marks, y = list[str](), 0.0
+    for one in drawings:
+        marks.append(f'<g transform="translate(0 {y:.1f})">{"".join(one.marks)}</g>')
+        y += one.height + gap
+    return Drawing(max((one.width for one in drawings), default=0.0), y - gap if drawings else 0.0, marks)
+
+
+def abreast(*drawings: Drawing, gap: float = 24.0) -> Drawing:
+    """Drawings side by side."""
+    marks, x = list[str](), 0.0
+    for one in drawings:
+        marks.append(f'<g transform="translate({x:.1f} 0)">{"".join(one.marks)}</g>')
+        x += one.width + gap
+    return Drawing(x - gap if drawings else 0.0, max((one.height for one in drawings), default=0.0), marks)
+
+
 def key(entries: Sequence[tuple[str, str]]) -> str:
     """What the paints of stacked parts mean: (word, kind of a box)."""
     names = {"late-area": "late", "aw": "bw", "ai": "bi"} | {f"a{i}": f"b{i}" for i in range(1, 7)}

@@ -9,6 +9,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import (
     Scale,
+    Ticks,
     above,
     foot_axis,
     left_axis,
@@ -19,7 +20,7 @@ from fedfleet.app.pages.charts.axes import (
     time_ticks,
 )
 from fedfleet.app.pages.charts.axes import numbers as numbers_up_to
-from fedfleet.app.pages.charts.drawing import Drawing, Sheet, dot, line, text
+from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, dot, line, text
 from fedfleet.app.pages.charts.labels import ROW, Flag, apart, flags, width_of
 
 MOST = 1500  # points of a line that are drawn
@@ -50,7 +51,8 @@ class Line:
 class Plot:
     """What steps are drawn on: shares of one or plain numbers upwards; virtual time, or numbers with a `label`, to the right.
 
-    `refs` are dotted lines (value, name); `height` of the plot without its labels and feet.
+    `refs` are dotted lines (value, name); `shade` is a part of the x axis that the reader should look at, with its words; `height` of
+    the plot without its labels and feet; `right` is the room right of the plot (None: as much as its labels need).
     """
 
     shares: bool = True
@@ -60,26 +62,25 @@ class Plot:
     refs: Sequence[tuple[float, str]] = ()
     top: float | None = None
     last: float | None = None
+    shade: tuple[float, float] | None = None
+    words: Sequence[str] = ()
+    right: float | None = None
 
 
 def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing:  # noqa: B008 (a frozen record)
     """The chart. One line is labelled at its end; several at the right if they end there, else by leaders into a band above."""
     drawn = [thinned(one) for one in lines if len(one.x)]
     last = plot.last or max((float(one.x[-1]) for one in drawn), default=1.0) or 1.0
-    highest = max((float(np.max(one.high if len(one.high) else one.y)) for one in drawn), default=1.0)
-    top = plot.top or min(above(highest), 1.0 if plot.shares else np.inf) or 1.0
-    marks = shares(top) if plot.shares else numbers_up_to(top, whole=False)
-    left = room_for(marks)
+    top, marks = _upwards(drawn, plot)
+    left, right = rooms(drawn, sheet, plot)
     crowded = _crowded(drawn, last)
-    right = max((width_of(one.label, strong=True) for one in drawn), default=0.0) + 14 if not crowded else 10.0
-    right = min(right, 0.34 * sheet.width)
     first = min((float(one.x[1]) for one in drawn if len(one.x) > 1 and one.x[1] > 0), default=0.0)
     span = time_scale(last, left, sheet.width - right, first=first if plot.time and len(drawn) > 1 else 0.0)
     x = span if plot.time else Scale(0.0, last, left, sheet.width - right)
     placed = flags([x(float(one.x[-1])) for one in drawn], [width_of(o.label, strong=True) for o in drawn], 0, sheet.width) if crowded else []  # fmt: skip
     roof = (max((f.row for f in placed), default=-1) + 1) * ROW + 14
     y = Scale(0.0, top, roof + plot.height, roof)
-    found = left_axis(y, marks, left, x.end)
+    found = _shaded(plot, x, y) + left_axis(y, marks, left, x.end)
     feet = time_ticks(x, sheet) if plot.time else numbers_up_to(last, 4 if sheet.slim else 6)
     found += foot_axis(x, feet, y.start, plot.label + (", logarithmic" if x.log else ""))
     for value, said in plot.refs:
@@ -89,7 +90,43 @@ def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing: 
     for one in drawn:
         found += [_path(one, x, y, sheet), _end(one, x, y)]
     found += _flagged(drawn, placed, x, y) if crowded else _beside(drawn, x, y)
+    found += _words(plot, x, y)
     return Drawing(sheet.width, y.start + 42, found)
+
+
+def _upwards(lines: Sequence[Line], plot: Plot) -> tuple[float, Ticks]:
+    """Where the axis upwards ends, and its ticks."""
+    highest = max((float(np.max(one.high if len(one.high) else one.y)) for one in lines), default=1.0)
+    top = plot.top or min(above(highest), 1.0 if plot.shares else np.inf) or 1.0
+    return top, shares(top) if plot.shares else numbers_up_to(top, whole=False)
+
+
+def rooms(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, float]:
+    """The room left and right of the plot, for whoever draws something below on the same axis."""
+    last = plot.last or max((float(one.x[-1]) for one in lines if len(one.x)), default=1.0) or 1.0
+    words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
+    right = 10.0 if _crowded([one for one in lines if len(one.x)], last) else min(words, 0.34 * sheet.width)
+    return room_for(_upwards(lines, plot)[1]), right if plot.right is None else plot.right
+
+
+def _shaded(plot: Plot, x: Scale, y: Scale) -> list[str]:
+    return (
+        [box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw")] if plot.shade else []
+    )
+
+
+def _words(plot: Plot, x: Scale, y: Scale) -> list[str]:
+    """What is to be said of the shade, at its foot, on the side that has room; the last line is strong."""
+    if plot.shade is None:
+        return []
+    wide = max((width_of(said, strong=True) for said in plot.words), default=0.0)
+    before, after = x(plot.shade[0]), x(plot.shade[1])
+    at, anchor = (before - 8, "end") if before - 8 - wide >= x.start else (after + 8, "start")
+    foot, last = y.start - 12, len(plot.words) - 1
+    return [
+        text(at, foot - (last - i) * ROW, said, "strong halo" if i == last else "halo", anchor)
+        for i, said in enumerate(plot.words)
+    ]
 
 
 def _crowded(lines: Sequence[Line], last: float) -> bool:

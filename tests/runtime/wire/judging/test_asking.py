@@ -1,13 +1,14 @@
 """Devices that judge: whatever comes in whatever order, the first answer in time of each counts, and everybody is counted once."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.core.records import ClientScores, Score, ServerState
+from fedfleet.core.records import ClientScores, Score, ServerState, Tally
 from fedfleet.runtime.wire import fleet_pb2
 from fedfleet.runtime.wire.judging.asking import (
     FIRST_TASK,
@@ -170,6 +171,7 @@ def test_the_fact_of_server_and_devices():
     alone = evaluated(2.0, 8, central, None)
     assert (alone.time, alone.version, alone.correct, alone.total, alone.loss) == (2.0, 8, 5, 9, 0.125)
     assert alone.clients is own
+    assert evaluated(2.0, 8, replace(central, unseen=Tally(3, 4)), found).unseen == Tally(3, 4)
     both = evaluated(2.0, 8, Judged(central.score), found)
     assert (both.correct, both.total) == (5, 9)
     assert both.clients is not None and both.clients.clients.tolist() == [7]

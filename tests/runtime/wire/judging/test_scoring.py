@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core.commands import Evaluate
-from fedfleet.core.records import ClientScores, Score, ServerState
+from fedfleet.core.records import ClientScores, Score, ServerState, Tally
 from fedfleet.runtime.gather import evaluate
 from fedfleet.runtime.memory import ClientMemory
 from fedfleet.runtime.wire.judging.scoring import LENGTHS, Judged, head_of, judged, judged_from, judged_message
@@ -34,6 +34,13 @@ def test_scores_survive(correct, total, loss, rows):
     assert found.score.loss == loss or (math.isnan(loss) and math.isnan(found.score.loss))
     assert found.clients is not None and found.clients.clients.dtype == np.int64
     assert np.stack([found.clients.clients, found.clients.correct, found.clients.total], 1).tolist() == columns.tolist()
+
+
+def test_people_held_out_survive_with_and_without_clients():
+    one = ClientScores(*(np.array([3]) for _ in range(3)))
+    for clients in (None, one):
+        assert across(1, Judged(Score(1, 2, 0.5), clients, Tally(0, 9))).unseen == Tally(0, 9)
+        assert across(1, Judged(Score(1, 2, 0.5), clients)).unseen is None
 
 
 def test_nobody_and_nothing_are_told_apart():
