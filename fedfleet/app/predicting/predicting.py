@@ -114,6 +114,7 @@ def answered(found: Prediction) -> dict[str, Any]:
         "rounds": float(np.mean([p.rounds for p in parts])),
         "failed_rounds": _failed(parts),
         "virtual_seconds": _spread([p.seconds for p in parts]),
+        "target": _target(found, curve),
         "curve": curve,
         "clock": {str(c): float(t) for c, t in enumerate(clock)},
         "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
@@ -130,6 +131,15 @@ def answered(found: Prediction) -> dict[str, Any]:
         "notes": list(found.notes),
         "seconds": found.seconds,
     }  # fmt: skip
+
+
+def _target(found: Prediction, curve: dict[str, list[float]]) -> dict[str, float | None] | None:
+    """When the accuracy is reached that the spec stops at, if it names one; None: not within its rounds."""
+    wanted = found.setup.spec.stop["target_accuracy"]
+    if wanted is None:
+        return None
+    there = [seconds for seconds, value in zip(curve["seconds"], curve["accuracy"], strict=True) if value >= wanted]
+    return {"accuracy": wanted, "seconds": there[0] if there else None}
 
 
 def curve_of(found: Prediction) -> dict[str, list[float]]:

@@ -32,6 +32,8 @@ def perform_joined(
         except FedFleetError as wrong:
             found.append(wrong)
     return found
+
+
 """Runs that advance together in one process: which of a study's runs can, and how they are performed."""
 
 from __future__ import annotations

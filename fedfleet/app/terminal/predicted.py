@@ -19,6 +19,7 @@ def shown_prediction(answer: dict[str, Any]) -> str:
         f"{span(took['value'])} of virtual time",
         *_failures(answer["failed_rounds"]),
         *_curve(answer["curve"]),
+        *_target(answer.get("target")),
         answer["left_out"]["sentence"],
         f"class clock: labels are learnt as by {_clocks(answer['clock'])} commits of an ideal fleet; the models rest on "
         f"{percent(answer['effective'])} of the fleet's samples",
@@ -43,6 +44,13 @@ def _curve(curve: dict[str, list[float]]) -> list[str]:
     marks = [round(share * last) for share in _MARKS]
     said = [f"{percent(curve['accuracy'][i])} after {span(curve['seconds'][i])}" for i in marks]
     return [f"on the way: {', '.join(said)}"]
+
+
+def _target(target: dict[str, Any] | None) -> list[str]:
+    if target is None:
+        return []
+    when = "not within these rounds" if target["seconds"] is None else f"after {span(target['seconds'])}"
+    return [f"the accuracy at which the spec stops, {percent(target['accuracy'])}, is reached {when}"]
 
 
 def _clocks(clock: dict[str, float]) -> str:

@@ -58,6 +58,15 @@ def test_what_it_cannot_see_is_said(foretold):
     assert any("models that clients keep for themselves" in note for note in own.notes)
 
 
+def test_a_target_is_found_on_the_curve(foretold):
+    def when(target):
+        spec = resolve(TABLE | {"stop": {"rounds": 12, "target_accuracy": target}})
+        return answered(predict(spec, reference=foretold.reference))["target"]["seconds"]
+
+    assert answered(foretold)["target"] is None
+    assert when(0.99) is None and 0 < when(0.2) <= when(0.3)
+
+
 def test_long_runs_are_drawn_less_often(foretold):
     found = predict(resolve(TABLE | {"stop": {"rounds": 900}}), reference=foretold.reference)
     assert len(found.draws) == 2

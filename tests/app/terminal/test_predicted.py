@@ -27,6 +27,8 @@ def test_a_prediction_is_said_with_its_band_and_what_it_cannot_see():
     assert "90 commits (88 to 92) of 100 rounds in 2.0 h" in said and "failed rounds: 10 (10 x too few)" in said
     assert "12 (label 0) to 80 (label 1) commits" in said and "cannot be seen: the weather" in said
     assert "60.0 % after 60.0 min" in said and "(kept from before)" in said
+    said = [shown_prediction(ANSWER | {"target": {"accuracy": 0.9, "seconds": when}}) for when in (None, 90.0)]
+    assert "90.0 %, is reached not within these rounds" in said[0] and "90.0 %, is reached after 1.5 min" in said[1]
     assert "failed rounds" not in shown_prediction(ANSWER | {"failed_rounds": {}})
 
 
