@@ -128,8 +128,6 @@ def _begun(
     write_spec(setup.spec, out)
     if own is not None and own.given.model is not None:
         keep(own, out, setup.spec.training_seed)
-    conditions = given or conditions_here(setup)
-        keep(own, out, setup.spec.seed)
     conditions = given or conditions_here(setup, kernel.form)
     keep_conditions(out, conditions)
     return _ended(setup, own, conditions, out, listeners, key, kernel)
