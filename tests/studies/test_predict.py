@@ -7,7 +7,23 @@ import pytest
 
 from fedfleet.app.spec import resolve
 from studies import predict
-from studies.predict import DATA, FIRST, SETTINGS, Piece, Setting, band_of, groups, interval, main, summary, table_of
+from studies.predict import (
+    DATA,
+    FIRST,
+    RECORD,
+    SETTINGS,
+    Piece,
+    Setting,
+    band_of,
+    failing,
+    groups,
+    interval,
+    main,
+    page_of,
+    publish,
+    summary,
+    table_of,
+)
 
 
 def rows(n=12):
@@ -48,6 +64,20 @@ def test_figures_are_what_they_say():
     assert set(groups(rows())) == {"all", "digits", *DATA}
     value, low, high = interval(np.arange(30.0), np.arange(30.0) + np.random.default_rng(1).normal(0, 9, 30))
     assert low < value < high
+
+
+def test_the_page_is_made_from_the_figures_that_are_kept():
+    assert RECORD.with_suffix(".md").read_text() == page_of(json.loads(RECORD.read_text()))
+
+
+def test_publishing_one_split_keeps_the_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "RECORD", tmp_path / "predict.json")
+    for split in FIRST:
+        publish(split, {"all": summary(rows())}, rows())
+    assert set(json.loads((tmp_path / "predict.json").read_text())) == set(FIRST)
+    text = (tmp_path / "predict.md").read_text()
+    assert "## Development fleets" in text and "## Test fleets" in text and "| all (12) | 1.00 [1.00, 1.00] |" in text
+    assert len(failing(rows())) == 6
 
 
 def test_the_band_holds_nine_of_ten():
