@@ -34,8 +34,8 @@ def rows(n=12):
         "table": {"pace": {"seconds": 9}},
     }  # fmt: skip
     return [
-        {**alike, "name": f"test-digits-{i}", "data": list(DATA)[i % 3], "predicted": a + 0.02, "trained": a, "low": a - 0.1,
-         "high": a + 0.1, "InterMC-R": a**3, "speed sd": 1.0 - a, "predicted_at": [a] * 4, "trained_at": [a - 0.1] * 4}
+        {**alike, "name": f"test-digits-{i}", "data": list(DATA)[i % 3], "predicted": a + 0.02, "own": a, "trained": a,
+         "low": a - 0.1, "high": a + 0.1, "InterMC-R": a**3, "speed sd": 1.0 - a, "predicted_at": [a] * 4, "trained_at": [a - 0.1] * 4}
         for i, a in enumerate(at)
     ]  # fmt: skip
 
@@ -57,6 +57,7 @@ def test_figures_are_what_they_say():
     assert (
         found["r"][0] == pytest.approx(1.0)
         and found["mean_error"] == pytest.approx(0.02)
+        and found["mean_error_own"] == 0.0
         and found["bias"] == pytest.approx(0.02)
     )
     assert found["commits_off_median"] == pytest.approx(0.05) and found["in_band"] == 1.0
@@ -76,7 +77,11 @@ def test_publishing_one_split_keeps_the_other(tmp_path, monkeypatch):
         publish(split, {"all": summary(rows())}, rows())
     assert set(json.loads((tmp_path / "predict.json").read_text())) == set(FIRST)
     text = (tmp_path / "predict.md").read_text()
-    assert "## Development fleets" in text and "## Test fleets" in text and "| all (12) | 1.00 [1.00, 1.00] |" in text
+    assert (
+        "## Development fleets" in text
+        and "## Test fleets" in text
+        and "| all (12) | 1.00 [1.00, 1.00] | 1.00 [1.00, 1.00] |" in text
+    )
     assert len(failing(rows())) == 6
 
 

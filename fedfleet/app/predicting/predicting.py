@@ -56,18 +56,21 @@ def predict(
     setup: Setup | None = None,
     reference: Reference | None = None,
     draws: int = _DRAWS,
+    seeds: Sequence[int] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Prediction:
     """Predict the run of a spec. `setup` and `reference` are made unless they are given, `task` replaces the spec's own.
 
-    Choices are drawn anew with seeds that the run itself does not have, so that nothing is foretold that is not known of the fleet.
+    Choices are drawn anew with seeds that the run itself does not have, so that nothing is foretold that is not known of the fleet;
+    `seeds` names others.
     """
     setup = assemble(spec, task) if setup is None else setup
     foreseeable(setup)  # what cannot be foreseen is refused before anything is trained
     reference = reference_of(spec, cache=cache, task=task, tell=tell) if reference is None else reference
     start = time.perf_counter()
     fleet = fleet_of(setup)
-    parts, notes = foreseen(setup, other_seeds(spec.training_seed, _affordable(spec, draws)))
+    drawn = other_seeds(spec.training_seed, _affordable(spec, draws)) if seeds is None else seeds
+    parts, notes = foreseen(setup, drawn)
     found = tuple(_drawn(part, fleet, reference) for part in parts)
     return Prediction(setup, fleet, reference, found, (*notes, *_blind(setup, parts)), time.perf_counter() - start)
 
