@@ -36,6 +36,7 @@ DATA: dict[str, dict[str, Any]] = {
     "dirichlet .1": {"use": "dirichlet", "alpha": 0.1},
 }
 FIRST = {"development": 0, "test": 1000}
+TAIL = 3.0  # percent beyond each end of the band, which shall hold nine of ten: few fleets show too little of their tails
 MARKS = (0.25, 0.5, 0.75, 1.0)  # of a run's commits: where the band is looked at
 PLACES = (0.0, 0.5, 0.75, 0.88, 0.96, 1.0)  # borders of progress, from the untrained to the ideal model
 
@@ -328,8 +329,8 @@ def band_of(rows: Sequence[dict[str, Any]], split: str) -> dict[str, Any]:
         some = off[(at >= low) & ((at < high) | (high == PLACES[-1]))]
         if len(some) >= 8:
             found["progress"].append(round(0.5 * (low + high), 4))
-            found["below"].append(round(max(float(-np.percentile(some, 5)), 0.0), 4))
-            found["above"].append(round(max(float(np.percentile(some, 95)), 0.0), 4))
+            found["below"].append(round(max(float(-np.percentile(some, TAIL)), 0.0), 4))
+            found["above"].append(round(max(float(np.percentile(some, 100 - TAIL)), 0.0), 4))
     tasks = " and ".join(dict.fromkeys(row["task"] for row in rows))
     said = f"errors at four moments of {len(rows)} {split} fleets ({tasks}), none of which the method is judged on"
     return {**found, "said": said, "made": f"python -m studies.predict --split {split} --band FILE"}

@@ -35,7 +35,8 @@ def rows(n=12):
     }  # fmt: skip
     return [
         {**alike, "name": f"test-digits-{i}", "data": list(DATA)[i % 3], "predicted": a + 0.02, "own": a, "trained": a,
-         "low": a - 0.1, "high": a + 0.1, "InterMC-R": a**3, "speed sd": 1.0 - a, "predicted_at": [a] * 4, "trained_at": [a - 0.1] * 4}
+         "low": a - 0.1, "high": a + 0.1, "InterMC-R": a**3, "speed sd": 1.0 - a, "predicted_at": [a] * 4,
+         "trained_at": [a - 0.1] * 4}
         for i, a in enumerate(at)
     ]  # fmt: skip
 

@@ -146,8 +146,8 @@ def _target(found: Prediction, curve: dict[str, list[float]]) -> dict[str, float
 
 
 def curve_of(found: Prediction) -> dict[str, list[float]]:
-    """The accuracy foretold at evenly spaced moments up to the mean end of the draws, with its band."""
-    end = float(np.mean([draw.part.seconds for draw in found.draws]))
+    """The accuracy foretold at evenly spaced moments up to the last end of a draw, with its band."""
+    end = max(draw.part.seconds for draw in found.draws)
     times = np.linspace(0.0, end, _POINTS)
     places = [np.searchsorted(draw.part.times, times, side="right") for draw in found.draws]
     drawn = np.stack([draw.accuracy[at] for draw, at in zip(found.draws, places, strict=True)])

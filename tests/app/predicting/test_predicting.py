@@ -15,6 +15,7 @@ def test_the_answer_is_json_and_agrees_with_itself(foretold):
     got = json.loads(json.dumps(answered(foretold)))
     accuracy, curve = got["accuracy"], got["curve"]
     assert 0 <= accuracy["low"] <= accuracy["value"] <= accuracy["high"] <= 1
+    assert accuracy["value"] == pytest.approx(np.mean([draw.accuracy[-1] for draw in foretold.draws]))
     assert curve["accuracy"][-1] == accuracy["value"] and len({len(column) for column in curve.values()}) == 1
     assert got["commits"]["low"] <= got["commits"]["value"] <= got["commits"]["high"] <= 12
     assert got["rounds"] == pytest.approx(got["commits"]["value"] + sum(got["failed_rounds"].values()))
