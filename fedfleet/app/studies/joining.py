@@ -1,39 +1,3 @@
-"""Runs that advance together: which of them may, and how they are performed."""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from pathlib import Path
-
-from fedfleet.app.runs import Finished, perform
-from fedfleet.app.spec import Spec
-from fedfleet.core.errors import FedFleetError
-from fedfleet.core.events import Event
-
-# Hears of the events of one of the runs, by its place in the list.
-Watch = Callable[[int, Sequence[Event]], None]
-
-
-def groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
-    """Which of these runs advance together, by their places; each is in one group, and every worker has something to do."""
-    del workers
-    return [[i] for i in range(len(specs))]
-
-
-def perform_joined(
-    specs: Sequence[Spec], outs: Sequence[Path], *, watch: Watch | None = None, resume: bool = False
-) -> list[Finished | Exception]:
-    """Perform runs of one group, each in its folder; what one of them cannot do is its own answer, and stops no other."""
-    found: list[Finished | Exception] = []
-    for i, (spec, out) in enumerate(zip(specs, outs, strict=True)):
-        try:
-            hears = None if watch is None else lambda events, i=i, watch=watch: watch(i, events)
-            found.append(perform(spec, out, resume=resume, watch=hears))
-        except FedFleetError as wrong:
-            found.append(wrong)
-    return found
-
-
 """Runs that advance together in one process: which of a study's runs can, and how they are performed."""
 
 from __future__ import annotations
