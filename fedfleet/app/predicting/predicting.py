@@ -76,7 +76,7 @@ def predict(
 
 
 def _affordable(spec: Spec, draws: int) -> int:
-    return min(draws, max(2, _WORK // spec.stop["rounds"]))
+    return min(draws, max(1, _WORK // spec.stop["rounds"]))
 
 
 def _drawn(part: Participation, fleet: Fleet, reference: Reference) -> Draw:
