@@ -51,7 +51,7 @@ def _sentence(found: dict[str, Any]) -> str:
         return "Nobody will be left out."
     some = [
         f"{percent(found[key])} {said}"
-        for key, said in (("never", "will be in no model"), ("hardly", "in hardly any"))
+        for key, said in (("never", "of clients will be in no model"), ("hardly", "of clients in hardly any"))
         if found[key]
     ]
     why = list[str]()
@@ -64,10 +64,10 @@ def _sentence(found: dict[str, Any]) -> str:
         why.append(f"a trip takes those who are left out {span(trip['left_out'])} (others {span(trip['others'])})")
     if reach["left_out"] is not None and reach["others"] is not None and reach["left_out"] < _LESS * reach["others"]:
         why.append(
-            f"in the time of the run they can be reached {percent(reach['left_out'])} of it (others {percent(reach['others'])})"
+            f"those who are left out can be reached {percent(reach['left_out'])} of the run's time (others {percent(reach['others'])})"
         )
     least = min(found["classes"], key=lambda c: found["classes"][c])
     labels = ""
     if found["classes"][least] < _LESS:
         labels = f" Label {least} is shown {percent(found['classes'][least])} as often as the labels are on average."
-    return f"Of all clients {' and '.join(some)}{': ' + '; '.join(why) if why else ''}.{labels}"
+    return f"{' and '.join(some)}{': ' + '; '.join(why) if why else ''}.{labels}"
