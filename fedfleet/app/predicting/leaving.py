@@ -64,7 +64,8 @@ def _sentence(found: dict[str, Any]) -> str:
         why.append(f"a trip takes those who are left out {span(trip['left_out'])} (others {span(trip['others'])})")
     if reach["left_out"] is not None and reach["others"] is not None and reach["left_out"] < _LESS * reach["others"]:
         why.append(
-            f"those who are left out can be reached {percent(reach['left_out'])} of the run's time (others {percent(reach['others'])})"
+            f"those who are left out can be reached {percent(reach['left_out'])} of the run's time "
+            f"(others {percent(reach['others'])})"
         )
     least = min(found["classes"], key=lambda c: found["classes"][c])
     labels = ""
