@@ -61,30 +61,35 @@ def daily(
     """
 
     def recipe(keys: Keys, seed: int) -> StateSource:
-        n = len(keys)
-        check_room(
-            _SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two"
-        )
-        width = min(0.5 * ready, 1.0 - ready)
-        share = np.clip(ready + width * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
-        index = np.arange(sessions)
-        # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
-        slot = day / sessions
-        grain = _grain(share * slot)
-        length = np.floor(share * slot / grain) * grain
-        begins = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
-        # In place from here on: a million clients have many sessions.
-        np.power(begins, 1.0 + swing * (index < (sessions + 1) // 2), out=begins)
-        begins *= (slot - length)[:, None]
-        begins /= grain[:, None]
-        np.floor(begins, out=begins)
-        begins *= grain[:, None]
-        begins += index * slot
-        ends = np.minimum(begins + length[:, None], np.minimum((index + 1) * slot, day))
-        offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
-        return interval_states(traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel()))
+        return interval_states(daily_traces(keys, seed, ready=ready, sessions=sessions, swing=swing, day=day))
 
     return recipe
+
+
+def daily_traces(keys: Keys, seed: int, *, ready: float, sessions: int, swing: float, day: float) -> Traces:
+    """The sessions of `daily`, for whoever measures them."""
+    n = len(keys)
+    check_room(
+        _SESSION_BYTES * n * sessions, f"world.states: {sessions} sessions of {n} clients", "lower one of the two"
+    )
+    width = min(0.5 * ready, 1.0 - ready)
+    share = np.clip(ready + width * (2.0 * uniforms(seed, "ready", keys) - 1.0), 1e-4, 1.0)
+    index = np.arange(sessions)
+    # One session in each slot of the day, placed at random within its slot; slots drift towards hour zero by `swing`.
+    slot = day / sessions
+    grain = _grain(share * slot)
+    length = np.floor(share * slot / grain) * grain
+    begins = np.stack([uniforms(seed, "session", keys, int(i)) for i in index], axis=1)
+    # In place from here on: a million clients have many sessions.
+    np.power(begins, 1.0 + swing * (index < (sessions + 1) // 2), out=begins)
+    begins *= (slot - length)[:, None]
+    begins /= grain[:, None]
+    np.floor(begins, out=begins)
+    begins *= grain[:, None]
+    begins += index * slot
+    ends = np.minimum(begins + length[:, None], np.minimum((index + 1) * slot, day))
+    offsets = np.arange(0, n * sessions + 1, sessions, dtype=np.int64)
+    return traces(np.zeros(n), np.full(n, day), offsets, begins.ravel(), ends.ravel())
 
 
 def _grain(seconds: Floats) -> Floats:

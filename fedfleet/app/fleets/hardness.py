@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,96 +18,138 @@ from fedfleet.core.records import Cost, Floats
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DeviceSource
 from fedfleet.core.spending import stages_of
-from fedfleet.measure.montecarlo.deciding import trip_seconds
+from fedfleet.measure.montecarlo.deciding import notes, trip_seconds
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure
+from fedfleet.measure.montecarlo.references import fair_work
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
+from fedfleet.world.states import daily_traces
 
 MOST = 20_000  # clients of a fleet that is measured for a page
 _DRAWS, _BYTES = 16, 1e7
 _PACES = ("deadline", "readiness")
 
 
+# Shares of fair work from which on a fleet is called so; and up to how many times an undisturbed round one takes.
+_SHARES = ((0.8, "easy"), (0.5, "tight"), (0.25, "hard"), (0.0, "very hard"))
+_TIMES = ((2.0, "easy"), (5.0, "tight"), (20.0, "hard"), (math.inf, "very hard"))
+
+
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One metric: its raw value, and what it comes to (R: the share of fair work that arrives in time; T: seconds of a round)."""
+    """One metric: its raw value, and what it comes to (R: the share of fair work that arrives in time; T: seconds of a round).
+
+    `range95` is the 95 % interval of what it comes to, None for one seed; `notes` say what decides it alone.
+    """
 
     raw: float
     sd: float
     plain: float
+    range95: tuple[float, float] | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Hardness:
     """The metrics that mean something for a run, by name (DevMC-R ..), with what they were measured under. `why_not` says what is
-    missing, and why."""
+    missing, and why; `trip` is how long a usual client is busy with a task that nothing interrupts, in seconds."""
 
     measures: Mapping[str, Measure]
     settings: Settings
     why_not: str = ""
+    trip: float = 0.0
 
 
-def hardness(spec: Spec, samples: float, rounds: int, *, seeds: int = 3) -> Hardness:
+def share_word(share: float) -> str:
+    """A share of fair work, in a word.
+
+    >>> share_word(0.9), share_word(0.1)
+    ('easy', 'very hard')
+    """
+    return next((word for least, word in _SHARES if share >= least), _SHARES[-1][1])
+
+
+def wait_word(times: float) -> str:
+    """How many times an undisturbed round one takes, in a word.
+
+    >>> wait_word(1.0), wait_word(100.0)
+    ('easy', 'very hard')
+    """
+    return next((word for most, word in _TIMES if times <= most), _TIMES[-1][1])
+
+
+def hardness(
+    spec: Spec,
+    samples: float,
+    rounds: int,
+    *,
+    seeds: int = 3,
+    model_bytes: float | None = None,
+    most: int = MOST,
+    waiting_too: bool = False,
+) -> Hardness:
     """Measure the fleet of this spec with its pace, its cohort, its model and its work of so many `samples` a task, over as many
-    rounds. R metrics belong to deadlines, T metrics to waiting; nothing else is measured, and that is said."""
-    pace, world = spec.pace, spec.world
-    k = int(pace.get("cohort") or 0)
-    settings = Settings(
-        k=max(k, 1), rounds=max(rounds, 1), trips=max(k, 1) * max(rounds, 1), deadline=float(pace.get("seconds") or 120.0),
-        ready_share=1.0, size_kb=float(world["model_bytes"] or 0.0) / 1000.0, samples=samples,
-        t_break_asked=float(pace.get("t_break") or 0.0), t_cost="uniform",
-    )  # fmt: skip
-    why = _refusal(spec, k)
+    rounds. R metrics belong to deadlines, T metrics to waiting; `waiting_too`: a deadline's fleet is also measured as if each round
+    waited for all instead. Nothing else is measured, and that is said."""
+    settings = _settings(spec, samples, rounds, model_bytes)
+    why = _refusal(spec, settings, most)
     if why:
         return Hardness({}, settings, why)
     try:
         devices, states, missing = tables_of(spec)
-        by_deadline = pace["use"] == "deadline"
-        if devices is not None and not by_deadline:
-            # Waiting for reachability alone: with the cost of a usual trip of this very run, not averaged over all that could be.
-            settings = replace(settings, t_cost=float(np.median(trip_seconds(settings, devices))))
-        wanted = [n for n in NAMES if n in available(devices, states) and n.endswith("-R" if by_deadline else "-T")]
-        found = {name: _measured(name, settings, devices, states, seeds) for name in wanted}
+        trip = float(np.median(trip_seconds(settings, devices)))
+        by_deadline = spec.pace["use"] == "deadline"
+        # Reachability alone: with the cost of a usual trip of this very run, not averaged over all that could be.
+        usual = replace(settings, t_cost=min(trip, settings.deadline) if by_deadline else trip)
+        kinds = ("-R", "-T") if by_deadline and waiting_too else ("-R",) if by_deadline else ("-T",)
+        found = dict[str, Measure]()
+        for name in (n for n in NAMES if n in available(devices, states) and n[-2:] in kinds):
+            asked = usual if not name.endswith("-T") else replace(usual, t_cost=trip)
+            found[name] = _measured(name, asked, devices, states, seeds, noted=waiting_too)
     except FedFleetError as wrong:
         return Hardness({}, settings, str(wrong))
-    return Hardness(found, settings, missing)
+    return Hardness(found, usual, missing, trip)
 
 
-def _refusal(spec: Spec, k: int) -> str:
-    if spec.pace["use"] not in _PACES or k < 1:
+def _settings(spec: Spec, samples: float, rounds: int, model_bytes: float | None) -> Settings:
+    pace = spec.pace
+    k, size = int(pace.get("cohort") or 0), spec.world["model_bytes"] if model_bytes is None else model_bytes
+    return Settings(
+        k=max(k, 1), rounds=max(rounds, 1), trips=max(k, 1) * max(rounds, 1), deadline=float(pace.get("seconds") or 120.0),
+        ready_share=float(pace.get("ready_share") or 1.0), size_kb=float(size or 0.0) / 1000.0, samples=samples,
+        t_break_asked=float(pace.get("t_break") or 20.0), t_cost="uniform",
+    )  # fmt: skip
+
+
+def _refusal(spec: Spec, settings: Settings, most: int) -> str:
+    if spec.pace["use"] not in _PACES or not spec.pace.get("cohort"):
         use = spec.pace["use"]
         return f"the six metrics describe rounds with a deadline or rounds that wait for all, and this run is paced by {use}"
     if "users" in spec.world or spec.edge is not None:
         return "the six metrics describe devices that stand alone, and here they belong to users"
-    if spec.world["clients"] > MOST:
-        return f"fleets of more than {MOST:,} are not measured for a page; fedfleet measure does it"
-    if spec.world["model_bytes"] is None:
+    if spec.world["clients"] > most:
+        return f"fleets of more than {most:,} are not measured for a page; fedfleet measure SPEC does it"
+    if not settings.size_kb:
         return "the six metrics need the size of the model that travels: name it with world.model_bytes"
-    if spec.pace.get("t_break", 0.0) <= 0 and spec.pace["use"] == "readiness":
-        return "the metrics of waiting are measured in pauses between rounds (pace.t_break), and this run has none"
     return ""
 
 
 def _measured(
-    name: str, settings: Settings, devices: DeviceTable | None, states: StateTable | None, seeds: int
+    name: str, settings: Settings, devices: DeviceTable, states: StateTable | None, seeds: int, *, noted: bool
 ) -> Measure:
     got = measure(name, settings, devices, states, seeds=seeds)
-    if name.endswith("T"):
-        return Measure(got.value, got.sd, got.value * settings.t_break_asked)
-    return Measure(got.value, got.sd, fair_work(got.value, float(settings.k * settings.rounds)))
+
+    def plain(value: float) -> float:
+        if name.endswith("T"):
+            return value * settings.t_break_asked
+        return fair_work(min(value, 1.0), float(settings.k * settings.rounds))
+
+    said = tuple(notes(name, settings, devices, states, got)) if noted else ()
+    range95 = None if got.ci95 is None else (plain(got.ci95[0]), plain(got.ci95[1]))
+    return Measure(got.value, got.sd, plain(got.value), range95, said)
 
 
-def fair_work(metric: float, ideal: float) -> float:
-    """The share of fair work behind an R metric, ((1 + ideal)^M - 1) / ideal: reports in time, none counted beyond an equal share
-    each, over as many as there would be if everybody were always in time.
-
-    >>> round(fair_work(1.0, 1000.0), 3), round(fair_work(0.925, 1000.0), 2)
-    (1.0, 0.6)
-    """
-    return ((1.0 + ideal) ** metric - 1.0) / ideal
-
-
-def tables_of(spec: Spec) -> tuple[DeviceTable | None, StateTable | None, str]:
+def tables_of(spec: Spec) -> tuple[DeviceTable, StateTable | None, str]:
     """The fleet of a spec as tables, and a sentence on what has none: devices by their sampler, file, or draws; states likewise."""
     world, n, seed = spec.world, int(spec.world["clients"]), spec.fleet_seed
     keys = client_keys(n)
@@ -132,6 +175,9 @@ def _devices(table: Mapping[str, Any], n: int, seed: int) -> DeviceTable | None:
 def _states(table: Mapping[str, Any], n: int, seed: int) -> StateTable | None:
     if table["use"] in SAMPLERS["states"]:
         return sample_states(table, n, seed)
+    if table["use"] == "daily":
+        known = {key: value for key, value in table.items() if key != "use"}
+        return StateTable(np.arange(n).astype(np.str_), daily_traces(client_keys(n), seed, **known))
     return take_states(load_states(table["path"]), np.arange(n)) if table["use"] == "state_file" else None
 
 

@@ -137,6 +137,12 @@ def mean_samples(setup: Setup) -> float:
     return float(_priced(setup.plan, setup.world)(np.arange(setup.plan.clients), 0).samples.mean())
 
 
+def mean_bytes(setup: Setup) -> float:
+    """How many bytes a task moves each way, on average over clients and the two ways."""
+    cost = _priced(setup.plan, setup.world)(np.arange(setup.plan.clients), 0)
+    return float(np.mean([cost.bytes_down, cost.bytes_up]))
+
+
 def trip_seconds(setup: Setup, draws: int = 8) -> Floats:
     """How long a trip takes each client on average, if it is never interrupted; infinite if its device cannot do it."""
     return np.mean(_trips(setup, draws), axis=0)

@@ -8,10 +8,19 @@ from typing import Annotated
 import typer
 
 from fedfleet.app.terminal.answers import AsJson, answer, check_folder, write_page
+from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import MOST
+
+_WITH_SPEC = ("spec", "words", "seeds", "as_json")
 
 
 def measure(
+    ctx: typer.Context,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(metavar="[SPEC]", help="The spec file whose fleet is measured, under its own pacing and work."),
+    ] = None,
+    words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]..", help="Overrides of the spec.")] = None,
     devices: Annotated[str | None, typer.Option(help="A devices file or base.")] = None,
     states: Annotated[str | None, typer.Option(help="A states file or base.")] = None,
     clients_k: Annotated[int, typer.Option("--clients-k", min=1, max=MOST, help="Clients per round.")] = 20,
@@ -40,7 +49,14 @@ def measure(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How hard is this fleet? The six Monte-Carlo metrics, before anyone trains on it."""
+    """How hard is this fleet? The six Monte-Carlo metrics, before anyone trains on it.
+
+    With a SPEC, of the fleet that it draws, under its own pacing, model and work, with a verdict in words and the class clock.
+    """
+    if spec is not None:
+        _refuse_options(ctx)
+        _measure_spec(spec, words or [], seeds, as_json)
+        return
     from fedfleet.app.fleets.measuring import measure_fleet, parse_t_cost
     from fedfleet.app.pages.fleets import successes_page
     from fedfleet.app.terminal.choices import not_negative, one_of, positive, share
@@ -68,3 +84,22 @@ def measure(
     if picture is not None:
         write_page("--picture", picture, successes_page(devices, states, settings))
     answer(got, as_json, shown_measures)
+
+
+def _refuse_options(ctx: typer.Context) -> None:
+    """A spec says itself what its fleet and its rounds are like."""
+    for name, source in ((n, ctx.get_parameter_source(n)) for n in ctx.params):
+        if source is not None and source.name == "COMMANDLINE" and name not in _WITH_SPEC:
+            option = f"--{name.replace('_', '-')}"
+            cure = "override the spec with KEY=VALUE, or leave the spec out"
+            raise BadInput(f"{option} and a spec were both given, and the spec says it already; {cure}")
+
+
+def _measure_spec(spec: Path, words: list[str], seeds: int, as_json: bool) -> None:
+    from fedfleet.app.predicting.measuring import measure_spec
+    from fedfleet.app.spec import resolve
+    from fedfleet.app.spec.reading import read_table, with_words
+    from fedfleet.app.terminal.measured import shown_fleet
+
+    found = measure_spec(resolve(with_words(read_table(spec), words), spec.stem), seeds=seeds)
+    answer(found, as_json, shown_fleet)

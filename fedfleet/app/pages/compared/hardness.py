@@ -9,11 +9,10 @@ from statistics import fmean
 
 import numpy as np
 
-from fedfleet.app.fleets.hardness import Hardness, hardness
+from fedfleet.app.fleets.hardness import Hardness, hardness, share_word
 from fedfleet.app.pages.compared.looking import Look, Side
 from fedfleet.app.pages.compared.rows import Head, html_table
 from fedfleet.app.pages.compared.words import capital, points, tight, time
-from fedfleet.app.pages.run.hard import SHARES
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError
 
@@ -117,8 +116,7 @@ def _table(rows: Sequence[Hard], title: str, said: Callable[[float], str]) -> st
 
 def verdict(hard: Hard) -> str:
     """How hard a fleet is under a deadline, in a word."""
-    worst = hard.plain["InterMC"]
-    return next(word for least, word in SHARES if worst >= least)
+    return share_word(hard.plain["InterMC"])
 
 
 def _verdicts(shares: Sequence[Hard], waits: Sequence[Hard]) -> str:

@@ -6,6 +6,7 @@ from html import escape
 
 import numpy as np
 
+from fedfleet.app.fleets.hardness import share_word, wait_word
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.drawing import both, figure
 from fedfleet.app.pages.run.facts import Facts
@@ -13,9 +14,6 @@ from fedfleet.app.pages.run.words import duration, per_cent
 from fedfleet.app.pages.times import plain
 
 _LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "both together"}
-# Shares of fair work below which a fleet is called so; and how many times an undisturbed round one takes.
-SHARES = ((0.8, "easy"), (0.5, "tight"), (0.25, "hard"), (0.0, "very hard"))
-TIMES = ((2.0, "easy"), (5.0, "tight"), (20.0, "hard"), (np.inf, "very hard"))
 
 
 def seen_share(f: Facts) -> float | None:
@@ -41,12 +39,12 @@ def verdict(f: Facts) -> str:
     name, worst = list(h.measures.items())[-1]
     looks = _LOOKS[name.partition("MC")[0]]
     if name.endswith("-R"):
-        word = next(word for least, word in SHARES if worst.plain >= least)
+        word = share_word(worst.plain)
         seen = seen_share(f)
         saw = "" if seen is None else f"; the run saw {per_cent(seen)}"
         return f"This fleet is {word} under a deadline of {duration(h.settings.deadline)}: {per_cent(worst.plain)} of fair work gets through ({looks}){saw}."
     usual = float(np.median(f.tasks.seconds[f.tasks.folded_into > 0])) if (f.tasks.folded_into > 0).any() else 0.0
-    word = next(word for most, word in TIMES if not usual or worst.plain <= most * usual)
+    word = wait_word(worst.plain / usual if usual else 0.0)
     seen = seen_seconds(f)
     saw = "" if seen is None else f"; the run saw {plain(seen)}"
     usually = f", and a usual task takes {plain(usual)}" if usual else ""

@@ -1,0 +1,124 @@
+"""How hard the fleet of a spec is: the six metrics under its own pacing and work, the class clock, and a verdict in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.fleets.hardness import Hardness, Measure, hardness, share_word, wait_word
+from fedfleet.app.predicting.participation import mean_bytes, mean_samples
+from fedfleet.app.predicting.predicting import clock_of
+from fedfleet.app.spec import Spec
+from fedfleet.app.terminal.text import percent, span
+from fedfleet.core.errors import FedFleetError
+from fedfleet.core.limits import MOST_CLIENTS
+from fedfleet.measure.montecarlo.references import PUBLISHED, placed
+
+LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
+_NO_CLOCK = "there is no class clock"
+
+
+def measure_spec(spec: Spec, *, seeds: int = 3) -> dict[str, Any]:
+    """The answer of `fedfleet measure SPEC`: each metric by its name, what it was measured under, the clock and the verdict."""
+    setup = assemble(spec)
+    rounds = int(spec.stop["rounds"])
+    hard = hardness(
+        spec,
+        mean_samples(setup),
+        rounds,
+        seeds=seeds,
+        model_bytes=mean_bytes(setup),
+        most=MOST_CLIENTS,
+        waiting_too=True,
+    )
+    clock, why = _clock(spec)
+    return {
+        "verdict": verdict(hard, clock),
+        **{name: _told(name, got, hard, seeds) for name, got in hard.measures.items()},
+        "clock": clock,
+        "under": _under(spec, hard, seeds),
+        "published": {name: {p.word: p.share for p in known} for name, known in PUBLISHED.items()},
+        "not_measured": [said for said in (hard.why_not, why) if said],
+    }
+
+
+def _clock(spec: Spec) -> tuple[dict[str, Any] | None, str]:
+    """The class clock, or why there is none: a fleet can be hard to foresee and easy to measure."""
+    try:
+        return clock_of(spec), ""
+    except FedFleetError as wrong:
+        return None, f"{_NO_CLOCK}: {wrong}"
+
+
+def _told(name: str, got: Measure, hard: Hardness, seeds: int) -> dict[str, Any]:
+    told: dict[str, Any] = {"value": got.raw, "sd": got.sd, "seeds": seeds, "notes": list(got.notes)}
+    range95 = None if got.range95 is None else list(got.range95)
+    if name.endswith("-R"):
+        return {
+            **told,
+            "fair_work": got.plain,
+            "ci95": range95,
+            "word": share_word(got.plain),
+            "beside": placed(name, got.plain),
+        }
+    times = got.plain / undisturbed(hard)
+    return {**told, "round_seconds": got.plain, "ci95": range95, "word": wait_word(times), "times_undisturbed": times}
+
+
+def undisturbed(hard: Hardness) -> float:
+    """How long a round would take if all were as fast as a usual client and always there, in seconds, with its pause."""
+    return max(hard.settings.t_break_asked + hard.trip, 1e-9)
+
+
+def _under(spec: Spec, hard: Hardness, seeds: int) -> dict[str, Any]:
+    s, by_deadline = hard.settings, spec.pace["use"] == "deadline"
+    return {
+        "clients": int(spec.world["clients"]), "pace": spec.pace["use"], "cohort": s.k, "rounds": s.rounds,
+        "deadline_seconds": s.deadline if by_deadline else None, "ready_share": s.ready_share, "pause_seconds": s.t_break_asked,
+        "model_bytes": 1000.0 * s.size_kb, "samples": s.samples, "trip_seconds": hard.trip, "seeds": seeds,
+    }  # fmt: skip
+
+
+def verdict(hard: Hardness, clock: dict[str, Any] | None) -> str:
+    """How hard, in a few sentences: what gets through or how long it takes, beside published fleets; and which label suffers."""
+    said = list[str]()
+    by_share = [name for name in hard.measures if name.endswith("-R")]
+    name = (by_share or list(hard.measures) or [""])[-1]
+    if by_share:
+        said.append(_of_share(name, hard.measures[name], hard))
+    elif name:
+        said.append(_of_wait(name, hard.measures[name], hard))
+    if clock is not None:
+        said.append(_of_clock(clock))
+    return " ".join(said) or "Nothing about this fleet could be measured."
+
+
+def _of_share(name: str, got: Measure, hard: Hardness) -> str:
+    known = {p.word: percent(p.share) for p in PUBLISHED[name]}
+    looks = LOOKS[name.partition("MC")[0]]
+    return (
+        f"This fleet is {share_word(got.plain)} under a deadline of {span(hard.settings.deadline)}: {percent(got.plain)} of fair "
+        f"work gets through ({looks}). FLHetBench's fleets let through {known['mild']} (mild), {known['moderate']} (moderate) "
+        f"and {known['severe']} (severe): this one is {placed(name, got.plain)}."
+    )
+
+
+def _of_wait(name: str, got: Measure, hard: Hardness) -> str:
+    times = got.plain / undisturbed(hard)
+    looks = LOOKS[name.partition("MC")[0]]
+    return (
+        f"This fleet is {wait_word(times)} to wait for: a round takes {span(got.plain)} ({looks}), {times:.3g} times as long as "
+        f"one of usual clients that are always there ({span(undisturbed(hard))})."
+    )
+
+
+def _of_clock(clock: dict[str, Any]) -> str:
+    """The label that comes off worst decides: a mean over labels hides the one that is never learnt."""
+    classes, rounds = clock["classes"], max(int(clock["rounds"]), 1)
+    worst = min(classes, key=lambda c: classes[c])
+    best = max(classes, key=lambda c: classes[c])
+    share = classes[worst] / rounds
+    return (
+        f"What its data lose by that: after {rounds} rounds label {worst} has been learnt from as much as in {classes[worst]:.3g} "
+        f"rounds of an ideal fleet ({share_word(share)}), label {best} as much as in {classes[best]:.3g}."
+    )
