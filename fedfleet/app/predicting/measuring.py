@@ -15,13 +15,21 @@ from fedfleet.core.limits import MOST_CLIENTS
 from fedfleet.measure.montecarlo.references import PUBLISHED, placed
 
 LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
+# What the label that comes off worst loses, where as much work on it as on its share of an ideal fleet's would be called so.
+_LOST = {
+    "easy": "little",
+    "tight": "something",
+    "hard": "much",
+    "very hard": "most of what one of them could be learnt from",
+}
 _NO_CLOCK = "there is no class clock"
 
 
 def measure_spec(spec: Spec, *, seeds: int = 3) -> dict[str, Any]:
     """The answer of `fedfleet measure SPEC`: each metric by its name, what it was measured under, the clock and the verdict."""
     setup = assemble(spec)
-    rounds = int(spec.stop["rounds"])
+    clock, why = _clock(spec)
+    rounds = int(spec.stop["rounds"]) if clock is None else max(round(clock["rounds_done"]), 1)
     hard = hardness(
         spec,
         mean_samples(setup),
@@ -31,7 +39,6 @@ def measure_spec(spec: Spec, *, seeds: int = 3) -> dict[str, Any]:
         most=MOST_CLIENTS,
         waiting_too=True,
     )
-    clock, why = _clock(spec)
     return {
         "verdict": verdict(hard, clock),
         **{name: _told(name, got, hard, seeds) for name, got in hard.measures.items()},
@@ -114,11 +121,10 @@ def _of_wait(name: str, got: Measure, hard: Hardness) -> str:
 
 def _of_clock(clock: dict[str, Any]) -> str:
     """The label that comes off worst decides: a mean over labels hides the one that is never learnt."""
-    classes, rounds = clock["classes"], max(int(clock["rounds"]), 1)
-    worst = min(classes, key=lambda c: classes[c])
-    best = max(classes, key=lambda c: classes[c])
-    share = classes[worst] / rounds
+    classes, rounds = clock["classes"], max(round(clock["rounds_done"]), 1)
+    worst, best = min(classes, key=lambda c: classes[c]), max(classes, key=lambda c: classes[c])
     return (
-        f"What its data lose by that: after {rounds} rounds label {worst} has been learnt from as much as in {classes[worst]:.3g} "
-        f"rounds of an ideal fleet ({share_word(share)}), label {best} as much as in {classes[best]:.3g}."
+        f"Its labels lose {_LOST[share_word(classes[worst] / rounds)]} by that: after {rounds} rounds label {worst}, which comes "
+        f"off worst, has been learnt from as much as in {classes[worst]:.3g} rounds of an ideal fleet (label {best}: "
+        f"{classes[best]:.3g})."
     )

@@ -88,7 +88,8 @@ def _drawn(part: Participation, fleet: Fleet, reference: Reference) -> Draw:
 def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> dict[str, Any]:
     """The class clock of a spec's fleet under its own pacing and rounds, without any training; the answer of `measure SPEC`.
 
-    `score` is the mean over classes of ln(1 + T_c) / ln(1 + R): 1 is what an ideal fleet has after all rounds R.
+    `score` is the mean over classes of ln(1 + T_c) / ln(1 + R): 1 is what an ideal fleet has after all rounds R. `rounds_done` are
+    fewer than `rounds` where something else ends the run, such as its virtual time.
     """
     setup = assemble(spec, task)
     fleet, rounds = fleet_of(setup), spec.stop["rounds"]
@@ -99,6 +100,7 @@ def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> di
         "score": float(np.mean([without_training(clock, rounds)[-1] for clock in clocks])),
         "commits": float(np.mean([part.commits for part in parts])),
         "rounds": rounds,
+        "rounds_done": float(np.mean([part.rounds for part in parts])),
         "classes": {str(c): float(t) for c, t in enumerate(at_end)},
         "effective": float(np.mean([clock.effective for clock in clocks])),
         "notes": notes,

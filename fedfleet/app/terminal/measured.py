@@ -59,7 +59,7 @@ def _clock(clock: dict[str, Any] | None) -> list[str]:
     told = ", ".join(f"{label}: {value:.3g}" for label, value in clock["classes"].items())
     gloss = (
         f"Class clock: how many rounds of an ideal fleet (everyone alike, always there) would show each label as much as "
-        f"{clock['rounds']} rounds of this one do, of which {clock['commits']:.3g} give a model"
+        f"{clock['rounds_done']:.0f} rounds of this one do, of which {clock['commits']:.3g} give a model"
     )
     effective = (
         f"n_eff: the models rest on {percent(clock['effective'])} of the fleet's samples; the less, the more often the same few "

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fedfleet.app.assemble.world import devices_for
-from fedfleet.app.fleets.hardness import drawn, fair_work, hardness, tables_of
+from fedfleet.app.assemble.world import devices_for, states_for
+from fedfleet.app.fleets.hardness import drawn, hardness, share_word, tables_of, wait_word
 from fedfleet.app.spec import resolve
 from fedfleet.core.fleet import mean_kbps
 from fedfleet.core.rng import client_keys
+from fedfleet.world.states import interval_states
 
 WORLD = {"clients": 20, "model_bytes": 3e8, "devices": {"use": "dpgmm"}, "states": {"use": "dpcsm", "rounds": 50}}
 SPEC = {"world": WORLD, "pace": {"use": "deadline", "cohort": 4, "seconds": 120.0}}
@@ -17,12 +16,6 @@ SPEC = {"world": WORLD, "pace": {"use": "deadline", "cohort": 4, "seconds": 120.
 
 def spec_of(**more):
     return resolve({**SPEC, **more})
-
-
-@given(st.floats(0, 1), st.floats(10, 1e6))
-def test_fair_work_undoes_the_logarithm(share, ideal):
-    metric = np.log1p(share * ideal) / np.log1p(ideal)
-    assert fair_work(float(metric), ideal) == pytest.approx(share, abs=1e-6)
 
 
 def test_a_deadline_is_measured_as_a_share_and_both_together_are_no_easier_than_either():
@@ -60,12 +53,22 @@ def test_what_means_nothing_is_not_measured_and_said(changed, why):
     assert not found.measures and why in found.why_not
 
 
+def test_daily_sessions_are_measured_as_the_run_has_them():
+    spec = resolve({"world": {"clients": 6, "states": {"use": "daily", "sessions": 4}}})
+    states = tables_of(spec)[1]
+    source = states_for(spec.world, client_keys(6), spec.fleet_seed)
+    for time in (0.0, 20_000.0, 90_000.0):
+        assert source.online(time).tolist() == interval_states(states.traces).online(time).tolist()
+
+
+def test_words_follow_the_figures():
+    assert [share_word(s) for s in (1.0, 0.6, 0.3, 0.0)] == [wait_word(t) for t in (1.0, 3.0, 10.0, 1e9)]
+
+
 def test_devices_without_a_table_are_drawn_from_their_source():
     spec = resolve({"world": {"clients": 6, "devices": {"use": "spread", "link": 0.8}, "states": {"use": "daily"}}})
     devices, states, missing = tables_of(spec)
-    assert (
-        devices is not None and len(devices) == 6 and states is None and "daily cannot be put into a table" in missing
-    )
+    assert len(devices) == 6 and states is not None and not missing
     alike = drawn(devices_for(resolve({"world": {"clients": 3}}).world, client_keys(3), 0), 3)
     assert mean_kbps(alike) == pytest.approx(np.full(3, 42_000.0)) and alike.seconds_per_sample == pytest.approx(
         np.full(3, 0.05)

@@ -29,6 +29,23 @@ def test_people_are_told_what_the_numbers_mean(fedfleet, tmp_path):
     assert "ks " in out
 
 
+def test_a_spec_is_measured_under_its_own_pacing(fedfleet, tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_text(
+        '[task]\nuse = "digits_logreg"\n[world]\nclients = 12\nmodel_bytes = 1e7\ndevices = "spread"\n'
+        '[pace]\nuse = "deadline"\ncohort = 4\nseconds = 30\n[stop]\nrounds = 10\n'
+    )
+    code, out, err = fedfleet("measure", file, "pace.seconds=40", "--seeds", 1, "--json")
+    assert code == 0, err
+    got = json.loads(out)
+    assert got["under"]["deadline_seconds"] == 40.0 and {"verdict", "clock", "DevMC-R", "DevMC-T"} <= set(got)
+    assert "of fair work gets through" in fedfleet("measure", file, "--seeds", 1)[1]
+    refused(fedfleet("measure", file, "--devices", "builtin"), "--devices and a spec", "KEY=VALUE")
+    refused(fedfleet("measure", file, "--clients-k", 5), "--clients-k and a spec")
+    refused(fedfleet("measure", file, "pace.secnds=40"), "did you mean 'seconds'")
+    refused(fedfleet("measure", tmp_path / "none.toml"), "none.toml")
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
