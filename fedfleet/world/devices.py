@@ -148,7 +148,7 @@ def batch_seconds(per_sample: Floats, per_batch: Floats) -> Floats:
 def device_file(path: str) -> DeviceRecipe:
     """Client i has row i of a devices file or base; link speeds are drawn anew from the row's measurements at every trip.
 
-    `path` is a file (.json, .npz), or a base with its prefix, for example flhetbench:PATH.
+    `path` is a file (.json, .csv, .npz), or a base with its prefix, for example flhetbench:PATH.
     """
 
     def recipe(keys: Keys, seed: int) -> DeviceSource:

@@ -102,7 +102,7 @@ def _grain(seconds: Floats) -> Floats:
 
 
 def state_file(path: str) -> StateRecipe:
-    """Client i has row i of a states file (.json, .npz) or of a base, for example flhetbench:TIMERS#IDS."""
+    """Client i has row i of a states file (.json, .csv, .npz) or of a base, for example flhetbench:TIMERS#IDS."""
 
     def recipe(keys: Keys, seed: int) -> StateSource:
         del seed

@@ -16,6 +16,7 @@ from typing import Any
 from fedfleet.app.machine.bench import synthetic_task
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.world.bases.canonical import DEVICES, devices
+from fedfleet.world.bases.sheets import device_rows, is_sheet, write_device_sheet
 
 WARM_UP = 10
 _PROBE_BYTES = 4_000_000
@@ -86,10 +87,14 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
     rows: list[dict[str, Any]] = []
     if path.exists():
         devices(str(path))  # refuses a file of another format
-        rows = [r for r in json.loads(path.read_text())["devices"] if r["id"] != row["id"]]
+        there = device_rows(str(path)) if is_sheet(str(path)) else json.loads(path.read_text())["devices"]
+        rows = [r for r in there if r["id"] != row["id"]]
     try:
         draft = path.with_name(path.name + ".part")
-        draft.write_text(json.dumps({"format": DEVICES, "devices": [*rows, row]}, indent=1) + "\n")
+        if is_sheet(str(path)):
+            write_device_sheet(draft, [*rows, row])
+        else:
+            draft.write_text(json.dumps({"format": DEVICES, "devices": [*rows, row]}, indent=1) + "\n")
         draft.replace(path)
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None

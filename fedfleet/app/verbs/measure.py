@@ -21,8 +21,8 @@ def measure(
         typer.Argument(metavar="[SPEC]", help="The spec file whose fleet is measured, under its own pacing and work."),
     ] = None,
     words: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]..", help="Overrides of the spec.")] = None,
-    devices: Annotated[str | None, typer.Option(help="A devices file or base.")] = None,
-    states: Annotated[str | None, typer.Option(help="A states file or base.")] = None,
+    devices: Annotated[str | None, typer.Option(help="A devices file (.json, .csv, .npz) or base.")] = None,
+    states: Annotated[str | None, typer.Option(help="A states file (.json, .csv, .npz) or base.")] = None,
     clients_k: Annotated[int, typer.Option("--clients-k", min=1, max=MOST, help="Clients per round.")] = 20,
     rounds: Annotated[int, typer.Option(min=1, max=MOST, help="Rounds of the simulation with a deadline.")] = 3000,
     trips: Annotated[

@@ -34,7 +34,7 @@ MEANING = {
 FOR_ALL = ("base", "semantics")  # may be given whatever the sampler, as the contract of the command has it
 
 Clients = Annotated[int, typer.Option(min=1, max=MOST_CLIENTS, help="How many clients.")]
-Out = Annotated[Path | None, typer.Option(help="The file to write: .json, or .npz for large fleets.")]
+Out = Annotated[Path | None, typer.Option(help="The file to write: .json, .csv, or .npz for large fleets.")]
 
 
 def _with_sampler_options(kind: str, verb: Verb) -> Verb:

@@ -1,6 +1,6 @@
 """Databases of devices and states: canonical files, and loaders for published formats, chosen by a prefix.
 
-devices.json  devices.npz  flhetbench:PATH  flash:PATH  fedscale:PATH  fsreal:  builtin:
+devices.json  devices.csv  devices.npz  flhetbench:PATH  flash:PATH  fedscale:PATH  fsreal:  builtin:
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The canonical files `fedfleet/devices@1` and `fedfleet/states@1`, as JSON or, for large fleets, as .npz; read and written."""
+"""The canonical files `fedfleet/devices@1` and `fedfleet/states@1`, read and written: JSON, .csv or, for large fleets, .npz."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fedfleet.core.fleet import DeviceTable, StateTable, device_table, unshared_
 from fedfleet.core.room import check_room
 from fedfleet.world.bases.arrays import DEVICES, STATES, devices_npz, states_npz
 from fedfleet.world.bases.reading import disjoint_phases, numbers, read_json, same_by_name, state_table
+from fedfleet.world.bases.sheets import device_rows, is_sheet, state_rows, write_device_sheet, write_state_sheet
 
 _JSON_BYTES, _FEWER = 100, "draw fewer clients"  # a number takes so much on its way into text
 STATE_KEYS = ("id", "start", "end", "ready")
@@ -27,7 +28,8 @@ def devices(path: str) -> DeviceTable:
     if path.endswith(".npz"):
         return devices_npz(path)
     ids, down, up, per_sample, latency, cores, memory, per_batch = [], [], [], [], [], [], [], []
-    for i, row in enumerate(_rows(path, DEVICES, "devices")):
+    rows = device_rows(path) if is_sheet(path) else _rows(path, DEVICES, "devices")
+    for i, row in enumerate(rows):
         name = _name(row, i, path, DEVICE_KEYS)
         where = f"{path}: device {name}"
         ids.append(name)
@@ -55,7 +57,8 @@ def states(path: str) -> StateTable:
     if path.endswith(".npz"):
         return states_npz(path)
     ids, starts, periods, spans = [], [], [], []
-    for i, row in enumerate(_rows(path, STATES, "states")):
+    rows = state_rows(path) if is_sheet(path) else _rows(path, STATES, "states")
+    for i, row in enumerate(rows):
         name = _name(row, i, path, STATE_KEYS)
         where = f"{path}: state {name}"
         start, end = numbers([row.get("start"), row.get("end")], f"{where}: start and end", signed=True)
@@ -83,7 +86,11 @@ def write_devices(path: str, table: DeviceTable) -> None:
             arrays["seconds_per_batch"] = table.seconds_per_batch
         _write(path, lambda: np.savez_compressed(path, **arrays))
         return
-    _write_json(path, {"format": DEVICES, "devices": [device_row(table, i) for i in range(len(table))]})
+    found = [device_row(table, i) for i in range(len(table))]
+    if is_sheet(path):
+        _write(path, lambda: write_device_sheet(Path(path), found))
+    else:
+        _write_json(path, {"format": DEVICES, "devices": found})
 
 
 def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
@@ -124,7 +131,10 @@ def write_states(path: str, table: StateTable) -> None:
         {"id": str(table.ids[i]), "start": float(start[i]), "end": float(end[i]), "ready": pairs[i].tolist()}
         for i in range(len(table))
     ]
-    _write_json(path, {"format": STATES, "states": rows})
+    if is_sheet(path):
+        _write(path, lambda: write_state_sheet(Path(path), rows))
+    else:
+        _write_json(path, {"format": STATES, "states": rows})
 
 
 def _write_json(path: str, value: Any) -> None:

@@ -86,3 +86,12 @@ def test_what_is_no_devices_file_is_left_alone(tmp_path):
     assert json.loads(path.read_text()) == {"mine": 1}
     with pytest.raises(BadInput, match="cannot write"):
         append_row(tmp_path / "none/devices.json", ROW)
+
+
+def test_a_sheet_gets_a_further_line(tmp_path):
+    path = tmp_path / "d.csv"
+    append_row(path, ROW)
+    append_row(path, {**ROW, "id": "two", "up_kbps": [5.0, 6.0]})
+    append_row(path, {**ROW, "seconds_per_sample": 0.2})
+    found = load_devices(str(path))
+    assert found.ids.tolist() == ["two", "one"] and found.seconds_per_sample.tolist() == [0.1, 0.2]
