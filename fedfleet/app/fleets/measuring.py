@@ -13,6 +13,7 @@ from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps
 from fedfleet.measure.distances import js_distance, ks_distance
 from fedfleet.measure.montecarlo.deciding import notes
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure, per_state, state_scores
+from fedfleet.measure.montecarlo.references import fair_work
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical import write_devices, write_states
@@ -77,9 +78,18 @@ def measured(
     seeds: int = 3,
     until_se: float | None = None,
 ) -> dict[str, Any]:
-    """A metric over seeds with its 95 % interval (null for one seed), and notes on what decides it."""
+    """A metric over seeds with its 95 % interval (null for one seed), what it comes to, and notes on what decides it.
+
+    An R metric comes to a share of fair work, a T metric to the seconds of a round.
+    """
     got = measure(name, settings, devices, states, seeds=seeds, until_se=until_se)
+    comes_to = (
+        {"fair_work": fair_work(min(got.value, 1.0), float(settings.k * settings.rounds))}
+        if name.endswith("-R")
+        else {"round_seconds": got.value * settings.t_break_asked}
+    )
     return {
+        **comes_to,
         "value": got.value, "sd": got.sd, "seconds": got.seconds, "seeds": len(got.values),
         "ci95": None if got.ci95 is None else list(got.ci95), "notes": notes(name, settings, devices, states, got),
     }  # fmt: skip

@@ -118,11 +118,11 @@ def shown_metrics(metrics: dict[str, Any]) -> str:
 
 
 _MEANING = {
-    "DevMC-R": "devices, rounds with a deadline: higher is easier, 1 is ideal",
+    "DevMC-R": "devices, rounds with a deadline: higher is easier",
     "DevMC-T": "devices, waiting for a share of the cohort: lower is easier",
-    "StatMC-R": "reachability, rounds with a deadline: higher is easier, 1 is ideal",
+    "StatMC-R": "reachability, rounds with a deadline: higher is easier",
     "StatMC-T": "reachability, waiting for a share of the cohort: lower is easier",
-    "InterMC-R": "both, rounds with a deadline: higher is easier, 1 is ideal",
+    "InterMC-R": "both, rounds with a deadline: higher is easier",
     "InterMC-T": "both, waiting for a share of the cohort: lower is easier",
 }
 
@@ -133,7 +133,7 @@ def shown_measures(answer: dict[str, Any]) -> str:
     for name, meaning in _MEANING.items():
         if name in answer:
             got = answer[name]
-            lines.append(f"{name:<10} {got['value']:>10.4g}  {interval(got):<46} {meaning}")
+            lines.append(f"{name:<10} {got['value']:>10.4g}  {interval(got):<46} {meaning}; {_comes_to(got)}")
     lines += [f"note: {note}" for name in _MEANING if name in answer for note in answer[name]["notes"]]
     scores = answer.get("per_state")
     if scores:
@@ -145,6 +145,17 @@ def shown_measures(answer: dict[str, Any]) -> str:
     if "against" in answer:
         lines.append(", ".join(f"{k} {v:.4g}" for k, v in answer["against"].items()))
     return "\n".join(lines)
+
+
+def _comes_to(got: dict[str, Any]) -> str:
+    """What a metric means for a round.
+
+    >>> _comes_to({"fair_work": 0.44}), _comes_to({"round_seconds": 7200.0})
+    ('44.0 % of fair work gets through', 'a round takes 2.0 h')
+    """
+    if "fair_work" in got:
+        return f"{percent(got['fair_work'])} of fair work gets through"
+    return f"a round takes {span(got['round_seconds'])}"
 
 
 def shown_demo(answer: dict[str, Any]) -> str:

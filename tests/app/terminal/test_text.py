@@ -48,14 +48,14 @@ def test_failed_rounds_are_counted_by_reason(tiny_run):
 
 def test_metrics_stand_with_a_labelled_interval_their_meaning_and_notes():
     answer = {
-        "DevMC-R": {"value": 0.5, "sd": 0.2, "seconds": 1.0, "seeds": 4, "ci95": [0.4, 0.6], "notes": []},
-        "DevMC-T": {"value": 9.0, "sd": 0.0, "seconds": 1.0, "seeds": 1, "ci95": None, "notes": ["one device does it"]},
+        "DevMC-R": {"fair_work": 0.05, "value": 0.5, "sd": 0.2, "seconds": 1.0, "seeds": 4, "ci95": [0.4, 0.6], "notes": []},
+        "DevMC-T": {"round_seconds": 180.0, "value": 9.0, "sd": 0.0, "seconds": 1.0, "seeds": 1, "ci95": None, "notes": ["one device does it"]},
         "per_state": {"a": 0.1, "b": 0.3, "c": 0.9},
         "against": {"ks": 0.25},
     }
     first, second, note, states, against = shown_measures(answer).splitlines()
-    assert "0.5  95 % interval 0.4 to 0.6 over 4 seeds" in first and "1 is ideal" in first
-    assert "9  one seed, so no interval" in second and "+-" not in first + second
+    assert "0.5  95 % interval 0.4 to 0.6 over 4 seeds" in first and "5.0 % of fair work" in first
+    assert "9  one seed, so no interval" in second and "a round takes 3.0 min" in second and "+-" not in first + second
     assert note == "note: one device does it"
     assert states == "3 different states: the worst scores 0.100, the median 0.300, the best 0.900"
     assert against == "ks 0.25"
