@@ -11,6 +11,7 @@ from typing import Any
 from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, executing
 from fedfleet.app.comparing import Comparison
 from fedfleet.app.comparing import compare as compared
+from fedfleet.app.datasets.own import opened
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.pages.studied import with_pages
 from fedfleet.app.pages.working import work
@@ -43,7 +44,7 @@ def run(
     spec: str | Path | Mapping[str, Any],
     *overrides: str,
     model: Any = None,
-    data: Sequence[Any] | str | Path | None = None,
+    data: Any = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     on_commit: OnCommit | Sequence[OnCommit] = (),
@@ -56,8 +57,8 @@ def run(
 
     Args:
         model: your own PyTorch module, or a function or class that makes one without arguments.
-        data: (inputs, integer labels) or (inputs, labels, owners) as arrays, or a .npz or .safetensors file with arrays x, y and
-            perhaps owner.
+        data: (inputs, integer labels) or (inputs, labels, owners) as arrays, a .npz or .safetensors file with arrays x, y and
+            perhaps owner, or whatever `fedfleet.data` reads: a folder of per-client files, LEAF's JSON, a dataset.
         loss: a function (outputs, labels) that gives one value per sample, or their mean, as a tensor; default: cross-entropy.
         metrics: functions (outputs, labels) of arrays by name, asked about the last model on the central test set; what they
             say is in `result.metrics["own"]`.
@@ -83,7 +84,7 @@ def run(
     folder = None if out is None else Path(out)
     if resume and folder is None:
         raise BadInput("resume: say which run to go on with, by its folder: out=..")
-    given = Given(model, data, loss, dict(metrics or {}))
+    given = Given(model, opened(data), loss, dict(metrics or {}))
     resolved, own = _asked(spec, overrides, given, folder if resume else None, trust_code, copied=keep_data)
     telling = Telling(list(on_commit) if isinstance(on_commit, Sequence) else [on_commit])
     hear = telling.hear if telling.callbacks else None  # whoever listens costs a call for every event
@@ -109,13 +110,13 @@ def replay(
     out: str | Path,
     *,
     model: Any = None,
-    data: Sequence[Any] | str | Path | None = None,
+    data: Any = None,
     loss: Callable[[Any, Any], Any] | None = None,
     quick: bool = False,
     trust_code: str | None = None,
 ) -> dict[str, Any]:
     """Audit a run from its folder, as `fedfleet replay` does; give what the folder of an own model cannot make again."""
-    return replay_run(Path(out), quick=quick, trust=trust_code, given=Given(model, _arrays(data), loss))
+    return replay_run(Path(out), quick=quick, trust=trust_code, given=Given(model, _arrays(opened(data)), loss))
 
 
 def compare(
@@ -151,7 +152,7 @@ def study(
     *,
     scale: str | None = None,
     model: Any = None,
-    data: Sequence[Any] | str | Path | None = None,
+    data: Any = None,
     loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     out: str | Path | None = None,
@@ -176,6 +177,7 @@ def study(
         return with_pages(carry_out(asked, folder, means=Means(workers or 0, work=work), quiet=False))
     if model is None or data is None:
         raise BadInput("give both model and data to study your own model, or neither to study the task of the base")
+    data = opened(data)
     given = Given(model, _arrays(data), loss, dict(metrics or {}))
     recipe = own_task(model, given.data, scores=loss is None)  # before anything is made of data that cannot be used
     filed = isinstance(data, str | Path)

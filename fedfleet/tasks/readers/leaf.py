@@ -32,7 +32,7 @@ def samples_of(path: Path, enough: int | None) -> tuple[list[Any], list[Any], li
     y: list[Any] = []
     who: list[str] = []
     for file in _files(path):
-        for user, held in _users(file):
+        for user, held in users_of(file):
             x += held["x"]
             y += held["y"]
             who += [user] * len(held["y"])
@@ -98,7 +98,8 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _users(path: Path) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+def users_of(path: Path) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """The users of one file, each with inputs x and labels y."""
     with path.open() as file:
         content = json.load(file)
     if not isinstance(content, dict) or "user_data" not in content:
