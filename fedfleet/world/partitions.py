@@ -69,8 +69,8 @@ def by_owner() -> PartitionRecipe:
     def deal(dataset: Dataset, rows: Ints, clients: int, rng: np.random.Generator) -> Ints:
         if dataset.owner is None:
             raise BadInput(
-                "world.data: by_owner needs to know who made each sample, and this dataset does not say; use dirichlet, or give own "
-                "data with their owners"
+                "world.data: by_owner needs to know who made each sample, and this dataset does not say; use dirichlet, or give "
+                "own data with their owners"
             )
         people, who = np.unique(dataset.owner[rows], return_inverse=True)
         if clients <= len(people):

@@ -28,7 +28,7 @@ def fair_work(metric: float, ideal: float) -> float:
     """The share of fair work behind an R metric, ((1 + ideal)^M - 1) / ideal, where `ideal` reports are possible.
 
     >>> round(fair_work(1.0, 1000.0), 3), round(fair_work(0.925, 1000.0), 2)
-    (1.0, 0.59)
+    (1.0, 0.6)
     """
     return math.expm1(metric * math.log1p(ideal)) / ideal
 

@@ -6,14 +6,9 @@ UNDER = {
     "clients": 100, "pace": "deadline", "cohort": 10, "rounds": 50, "deadline_seconds": 120.0, "ready_share": 1.0,
     "pause_seconds": 20.0, "model_bytes": 3.4e8, "samples": 26.0, "trip_seconds": 120.0, "seeds": 3,
 }  # fmt: skip
-SHARE = {"value": 0.925, "fair_work": 0.44, "ci95": [0.4, 0.48], "word": "hard", "beside": "milder than theirs", "notes": []}
-    "value": 0.925,
-    "fair_work": 0.44,
-    "ci95": [0.4, 0.48],
-    "word": "hard",
-    "beside": "milder than their mild one",
-    "notes": [],
-}
+SHARE = {
+    "value": 0.925, "fair_work": 0.44, "ci95": [0.4, 0.48], "word": "hard", "beside": "milder than their mild one", "notes": [],
+}  # fmt: skip
 WAIT = {
     "value": 3.0,
     "round_seconds": 7200.0,
