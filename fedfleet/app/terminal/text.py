@@ -13,6 +13,7 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
         f"10th-percentile client {percent(answer['accuracy_bottom10'])}, "
         f"mean of the worst tenth {percent(metrics.get('accuracy_worst10_mean'))}",
+        *shown_apart(metrics),
         *shown_failures(answer["failed_rounds"]),
         *shown_privacy(answer.get("privacy")),
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
@@ -20,6 +21,18 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
     return "\n".join(lines)
+
+
+def shown_apart(metrics: dict[str, Any]) -> list[str]:
+    """How the model does for whom it did not learn from: people held out, clients who never took part.
+
+    >>> shown_apart({"accuracy_unseen": 0.5, "accuracy_never": None, "accuracy_took_part": 0.8})
+    ['new people, of whom nothing was trained on: 50.0 %']
+    """
+    new, never, took = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
+    found = [] if new is None else [f"new people, of whom nothing was trained on: {percent(new)}"]
+    apart = f"clients who never took part: {percent(never)}, the others: {percent(took)}"
+    return found if never is None else [*found, apart]
 
 
 def shown_energy(found: dict[str, Any] | None) -> list[str]:
