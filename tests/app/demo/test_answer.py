@@ -34,8 +34,14 @@ def done():
     return done_of(table | {(USERS, way): [0.9, 0.9, 0.9] for way in users.METHODS})
 
 
-def test_the_headline_says_how_far_ways_are_apart(done):
-    assert answer.headline(done).endswith("0 points between best and worst on the mild fleet, 40 on the severe one")
+def test_the_headline_says_how_far_ways_are_apart_and_what_is_sure(done):
+    said = answer.headline(done)
+    assert (
+        "0 points apart on the mild fleet and 40 on the severe one" in said
+        and "FedBuff" in said.split("surely better")[1]
+    )
+    same = done | {("severe", way): done["mild", way] for way in fleets.WAYS}
+    assert answer.headline(same).endswith("3 seeds cannot tell which is best") and "surely" not in answer.headline(same)
 
 
 def test_only_what_is_sure_is_called_so(done):
