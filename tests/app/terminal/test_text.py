@@ -49,7 +49,14 @@ def test_failed_rounds_are_counted_by_reason(tiny_run):
 def test_metrics_stand_with_a_labelled_interval_their_meaning_and_notes():
     answer = {
         "DevMC-R": {"value": 0.5, "fair_work": 0.05, "sd": 0.2, "seeds": 4, "ci95": [0.4, 0.6], "notes": []},
-        "DevMC-T": {"value": 9.0, "round_seconds": 180.0, "sd": 0.0, "seeds": 1, "ci95": None, "notes": ["one device does it"]},
+        "DevMC-T": {
+            "value": 9.0,
+            "round_seconds": 180.0,
+            "sd": 0.0,
+            "seeds": 1,
+            "ci95": None,
+            "notes": ["one device does it"],
+        },
         "per_state": {"a": 0.1, "b": 0.3, "c": 0.9},
         "against": {"ks": 0.25},
     }
