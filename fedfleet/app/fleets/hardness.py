@@ -20,7 +20,7 @@ from fedfleet.core.sources import DeviceSource
 from fedfleet.core.spending import stages_of
 from fedfleet.measure.montecarlo.deciding import notes, trip_seconds
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure
-from fedfleet.measure.montecarlo.references import fair_work
+from fedfleet.measure.montecarlo.references import fair_work, ideal_fair_work
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.states import daily_traces
@@ -52,12 +52,18 @@ class Measure:
 @dataclass(frozen=True, slots=True)
 class Hardness:
     """The metrics that mean something for a run, by name (DevMC-R ..), with what they were measured under. `why_not` says what is
-    missing, and why; `trip` is how long a usual client is busy with a task that nothing interrupts, in seconds."""
+    missing, and why; `trip` is how long a usual client is busy with a task that nothing interrupts, in seconds; `ideal` the share
+    of fair work that an ideal fleet would have in as many rounds, by which words go: in few rounds chance alone is unfair."""
 
     measures: Mapping[str, Measure]
     settings: Settings
     why_not: str = ""
     trip: float = 0.0
+    ideal: float = 1.0
+
+    def relative(self, share: float) -> float:
+        """A share of fair work, as a share of what an ideal fleet would have."""
+        return min(share / self.ideal, 1.0)
 
 
 def share_word(share: float) -> str:
@@ -108,7 +114,7 @@ def hardness(
             found[name] = _measured(name, asked, devices, states, seeds, noted=waiting_too)
     except FedFleetError as wrong:
         return Hardness({}, settings, str(wrong))
-    return Hardness(found, usual, missing, trip)
+    return Hardness(found, usual, missing, trip, ideal_fair_work(settings.k, settings.rounds, len(devices)))
 
 
 def _settings(spec: Spec, samples: float, rounds: int, model_bytes: float | None) -> Settings:

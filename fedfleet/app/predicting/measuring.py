@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from fedfleet.app.assemble import assemble
@@ -15,13 +16,11 @@ from fedfleet.core.limits import MOST_CLIENTS
 from fedfleet.measure.montecarlo.references import PUBLISHED, placed
 
 LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
-# What the label that comes off worst loses, where as much work on it as on its share of an ideal fleet's would be called so.
+# By the word for the label that comes off worst.
 _LOST = {
-    "easy": "little",
-    "tight": "something",
-    "hard": "much",
-    "very hard": "most of what one of them could be learnt from",
-}
+    "easy": "Its labels lose little", "tight": "Its labels lose something", "hard": "A label loses much",
+    "very hard": "A label loses most",
+}  # fmt: skip
 _NO_CLOCK = "there is no class clock"
 
 
@@ -61,12 +60,13 @@ def _told(name: str, got: Measure, hard: Hardness, seeds: int) -> dict[str, Any]
     told: dict[str, Any] = {"value": got.raw, "sd": got.sd, "seeds": seeds, "notes": list(got.notes)}
     range95 = None if got.range95 is None else list(got.range95)
     if name.endswith("-R"):
+        share = hard.relative(got.plain)
         return {
             **told,
             "fair_work": got.plain,
             "ci95": range95,
-            "word": share_word(got.plain),
-            "beside": placed(name, got.plain),
+            "word": share_word(share),
+            "beside": placed(name, share),
         }
     times = got.plain / undisturbed(hard)
     return {**told, "round_seconds": got.plain, "ci95": range95, "word": wait_word(times), "times_undisturbed": times}
@@ -78,11 +78,12 @@ def undisturbed(hard: Hardness) -> float:
 
 
 def _under(spec: Spec, hard: Hardness, seeds: int) -> dict[str, Any]:
-    s, by_deadline = hard.settings, spec.pace["use"] == "deadline"
+    s, by_deadline = hard.settings, spec.pace["use"] == "deadline" and math.isfinite(hard.settings.deadline)
     return {
         "clients": int(spec.world["clients"]), "pace": spec.pace["use"], "cohort": s.k, "rounds": s.rounds,
         "deadline_seconds": s.deadline if by_deadline else None, "ready_share": s.ready_share, "pause_seconds": s.t_break_asked,
         "model_bytes": 1000.0 * s.size_kb, "samples": s.samples, "trip_seconds": hard.trip, "seeds": seeds,
+        "ideal_fair_work": hard.ideal,
     }  # fmt: skip
 
 
@@ -101,12 +102,13 @@ def verdict(hard: Hardness, clock: dict[str, Any] | None) -> str:
 
 
 def _of_share(name: str, got: Measure, hard: Hardness) -> str:
+    share, limit = hard.relative(got.plain), hard.settings.deadline
     known = {p.word: percent(p.share) for p in PUBLISHED[name]}
-    looks = LOOKS[name.partition("MC")[0]]
+    under = f"under a deadline of {span(limit)}" if math.isfinite(limit) else "even without a deadline"
     return (
-        f"This fleet is {share_word(got.plain)} under a deadline of {span(hard.settings.deadline)}: {percent(got.plain)} of fair "
-        f"work gets through ({looks}). FLHetBench's fleets let through {known['mild']} (mild), {known['moderate']} (moderate) "
-        f"and {known['severe']} (severe): this one is {placed(name, got.plain)}."
+        f"This fleet is {share_word(share)} {under}: {percent(got.plain)} of fair work gets through, and {percent(hard.ideal)} would "
+        f"on an ideal fleet ({LOOKS[name.partition('MC')[0]]}). FLHetBench's fleets let through {known['mild']} (mild), "
+        f"{known['moderate']} (moderate) and {known['severe']} (severe): this one is {placed(name, share)}."
     )
 
 
@@ -124,7 +126,7 @@ def _of_clock(clock: dict[str, Any]) -> str:
     classes, rounds = clock["classes"], max(round(clock["rounds_done"]), 1)
     worst, best = min(classes, key=lambda c: classes[c]), max(classes, key=lambda c: classes[c])
     return (
-        f"Its labels lose {_LOST[share_word(classes[worst] / rounds)]} by that: after {rounds} rounds label {worst}, which comes "
+        f"{_LOST[share_word(classes[worst] / rounds)]} here: after {rounds} rounds label {worst}, which comes "
         f"off worst, has been learnt from as much as in {classes[worst]:.3g} rounds of an ideal fleet (label {best}: "
         f"{classes[best]:.3g})."
     )

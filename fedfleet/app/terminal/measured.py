@@ -19,9 +19,11 @@ def shown_fleet(answer: dict[str, Any]) -> str:
     waits = {n: m for n, m in answer.items() if n.endswith("MC-T")}
     lines = [fill(answer["verdict"], _WIDTH)]
     if shares:
+        within = "" if under["deadline_seconds"] is None else f" within {span(under['deadline_seconds'])}"
         title = (
-            f"Fair work that gets through within {span(under['deadline_seconds'])} (reports in time, none beyond an equal share "
-            "each; 100 %: everybody, always in time), and where that lies among FLHetBench's fleets"
+            f"Fair work that gets through{within}: reports in time, none beyond an equal share each. An ideal fleet, everybody "
+            f"always in time, gets {percent(under['ideal_fair_work'])}, since chance asks some more often than others. Words are "
+            "relative to that; 'their' fleets are FLHetBench's"
         )
         lines += ["", fill(title, _WIDTH), *(_share(n, m) for n, m in shares.items())]
     if waits:
@@ -70,10 +72,11 @@ def _clock(clock: dict[str, Any] | None) -> list[str]:
 
 
 def _under(under: dict[str, Any]) -> str:
+    trip = f" (a usual trip takes {span(under['trip_seconds'])})" if under["trip_seconds"] else ""
     seeds = f"95 % intervals over {under['seeds']} seeds" if under["seeds"] > 1 else "one seed, so no intervals"
     return (
         f"Simulated without training, under the spec's own pacing: {under['clients']:,} clients, {under['cohort']} at a time, "
-        f"{under['rounds']:,} rounds, {size(under['model_bytes'])} each way, {under['samples']:,.0f} samples a task (a usual trip "
-        f"takes {span(under['trip_seconds'])}), a pause of {span(under['pause_seconds'])} before each round; {seeds}. Rounds that "
+        f"{under['rounds']:,} rounds, {size(under['model_bytes'])} each way, {under['samples']:,.0f} samples a task"
+        f"{trip}, a pause of {span(under['pause_seconds'])} before each round; {seeds}. Rounds that "
         "fail for too few reports and data of different size are in the clock only."
     )

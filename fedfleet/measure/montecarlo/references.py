@@ -11,6 +11,9 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
+_MANY = 100_000  # rounds
 TRIPS = 60_000.0  # of the published simulations: 20 clients in each of 3,000 rounds
 SOURCE = "FLHetBench (CVPR 2024), supplement, section III and Table S1: 100 clients, 20 a round, ViT-B/16, a deadline of 120 s"
 
@@ -31,6 +34,25 @@ def fair_work(metric: float, ideal: float) -> float:
     (1.0, 0.6)
     """
     return math.expm1(metric * math.log1p(ideal)) / ideal
+
+
+def ideal_fair_work(k: int, rounds: int, clients: int) -> float:
+    """The share of fair work of an ideal fleet, everybody always in time, if chance chooses k of its clients each round: some are
+    asked more often than others, and what lies beyond an equal share does not count. E min(S, m) / m, S binomial with mean m.
+
+    >>> ideal_fair_work(10, 5, 10), round(ideal_fair_work(20, 3000, 100), 3), round(ideal_fair_work(10, 20, 100), 2)
+    (1.0, 0.985, 0.74)
+    """
+    p = min(k / clients, 1.0)
+    mean = p * rounds
+    if p == 1.0:
+        return 1.0
+    if rounds > _MANY:  # the normal law
+        return 1.0 - math.sqrt((1.0 - p) / (2.0 * math.pi * mean))
+    s = np.arange(rounds)
+    steps = np.log((rounds - s) / (s + 1.0)) + math.log(p / (1.0 - p))
+    chance = np.exp(rounds * math.log1p(-p) + np.concatenate([[0.0], np.cumsum(steps)]))
+    return float((chance * np.minimum(np.arange(rounds + 1), mean)).sum() / mean)
 
 
 def _published(**metrics: float) -> tuple[Published, ...]:

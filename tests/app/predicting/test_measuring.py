@@ -45,6 +45,21 @@ def test_the_horizon_is_that_of_the_run():
     assert 20 < found["under"]["rounds"] < 100
 
 
+def test_an_ideal_fleet_is_easy_however_few_the_rounds_are():
+    alike = {
+        "world": {"clients": 20, "model_bytes": 1e5},
+        "stop": {"rounds": 3},
+        "pace": {**SPEC["pace"], "seconds": 100.0},
+    }
+    found = of(**alike)
+    assert (
+        found["DevMC-R"]["fair_work"] < 0.8
+        and found["DevMC-R"]["word"] == "easy"
+        and "is easy under" in found["verdict"]
+    )
+    assert of(**{**alike, "pace": {**SPEC["pace"], "seconds": float("inf")}})["under"]["deadline_seconds"] is None
+
+
 def test_waiting_has_no_deadline_to_be_measured_with():
     found = of(pace={"use": "readiness", "cohort": 5, "ready_share": 0.8})
     assert [n for n in found if "MC-" in n] == ["DevMC-T", "StatMC-T", "InterMC-T"]
@@ -62,7 +77,7 @@ def test_a_label_that_is_never_learnt_is_named_whatever_the_mean_says():
     hard = Hardness({"InterMC-R": Measure(0.99, 0.0, 0.9)}, Settings(k=5, rounds=100), "", 30.0)
     clock = {"classes": {"0": 150.0, "1": 2.0, "2": 140.0}, "rounds_done": 100.0}
     said = verdict(hard, clock)
-    assert "easy under a deadline" in said and "label 1" in said and "lose most" in said
+    assert "easy under a deadline" in said and "label 1" in said and "A label loses most" in said
     assert "lose little" in verdict(hard, {**clock, "classes": {"0": 100.0, "1": 95.0}})
     assert undisturbed(hard) == 50.0
     assert verdict(Hardness({}, Settings()), None) == "Nothing about this fleet could be measured."

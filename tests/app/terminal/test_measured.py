@@ -4,7 +4,7 @@ from fedfleet.app.terminal.measured import shown_fleet
 
 UNDER = {
     "clients": 100, "pace": "deadline", "cohort": 10, "rounds": 50, "deadline_seconds": 120.0, "ready_share": 1.0,
-    "pause_seconds": 20.0, "model_bytes": 3.4e8, "samples": 26.0, "trip_seconds": 120.0, "seeds": 3,
+    "pause_seconds": 20.0, "model_bytes": 3.4e8, "samples": 26.0, "trip_seconds": 120.0, "seeds": 3, "ideal_fair_work": 0.86,
 }  # fmt: skip
 SHARE = {
     "value": 0.925, "fair_work": 0.44, "ci95": [0.4, 0.48], "word": "hard", "beside": "milder than their mild one", "notes": [],

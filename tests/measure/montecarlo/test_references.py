@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.measure.montecarlo.references import PUBLISHED, fair_work, placed
+from fedfleet.measure.montecarlo.references import PUBLISHED, fair_work, ideal_fair_work, placed
 
 
 @given(st.floats(0, 1), st.floats(10, 1e6))
@@ -33,3 +33,17 @@ def test_more_fair_work_is_never_called_more_severe(name, a, b):
 def test_both_together_is_harder_than_either_in_every_word():
     for i in range(3):
         assert PUBLISHED["InterMC-R"][i].share < min(PUBLISHED["DevMC-R"][i].share, PUBLISHED["StatMC-R"][i].share)
+
+
+@pytest.mark.parametrize(("k", "rounds", "clients"), [(1, 1, 7), (4, 9, 10), (10, 77, 100), (3, 400, 5)])
+def test_an_ideal_fleet_is_as_fair_as_chance(k, rounds, clients):
+    rng = np.random.default_rng(0)
+    mean = k * rounds / clients
+    drawn = np.minimum(rng.binomial(rounds, k / clients, 40_000), mean).mean() / mean
+    assert ideal_fair_work(k, rounds, clients) == pytest.approx(drawn, abs=0.01)
+
+
+def test_more_rounds_are_fairer_and_the_normal_law_goes_on_where_sums_end():
+    found = [ideal_fair_work(10, rounds, 100) for rounds in (1, 10, 100, 1000, 100_000, 100_001)]
+    assert found[:5] == sorted(found[:5]) and found[5] == pytest.approx(found[4], abs=1e-6) and found[5] < 1
+    assert ideal_fair_work(5, 3, 5) == 1.0

@@ -18,7 +18,7 @@ from fedfleet.core.errors import FedFleetError
 
 _SEEDS = 3  # runs of a side that are measured
 _LOOKS = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
-FAIR = "Each person's reports count up to an equal share of all rounds; 100 % would be everybody, always in time."
+FAIR = "Each person's reports count up to an equal share of all rounds; everybody, always in time, would come near 100 %, the nearer the more rounds."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Hard:
     raw: Mapping[str, float]
     seen: float
     asked: str
+    ideal: float = 1.0  # the share of an ideal fleet in as many rounds
 
 
 def how_hard(sides: Sequence[Side]) -> str:
@@ -79,7 +80,8 @@ def _measured(side: Side) -> Hard | None:
     if "InterMC" not in plain:  # always reachable: devices alone are both
         plain["InterMC"], raw["InterMC"] = plain["DevMC"], raw["DevMC"]
     seen = fmean(seen_share(one) if by_share else one.end / max(int(one.metrics["rounds"]), 1) for one, _ in got)
-    return Hard(side, plain, raw, seen, time(deadline) if by_share else "")
+    ideal = fmean(hard.ideal for _, hard in got)
+    return Hard(side, plain, raw, seen, time(deadline) if by_share else "", ideal)
 
 
 def _hardness(look: Look) -> Hardness | None:
@@ -116,7 +118,7 @@ def _table(rows: Sequence[Hard], title: str, said: Callable[[float], str]) -> st
 
 def verdict(hard: Hard) -> str:
     """How hard a fleet is under a deadline, in a word."""
-    return share_word(hard.plain["InterMC"])
+    return share_word(hard.plain["InterMC"] / hard.ideal)
 
 
 def _verdicts(shares: Sequence[Hard], waits: Sequence[Hard]) -> str:

@@ -39,7 +39,7 @@ def verdict(f: Facts) -> str:
     name, worst = list(h.measures.items())[-1]
     looks = _LOOKS[name.partition("MC")[0]]
     if name.endswith("-R"):
-        word = share_word(worst.plain)
+        word = share_word(h.relative(worst.plain))
         seen = seen_share(f)
         saw = "" if seen is None else f"; the run saw {per_cent(seen)}"
         return f"This fleet is {word} under a deadline of {duration(h.settings.deadline)}: {per_cent(worst.plain)} of fair work gets through ({looks}){saw}."
@@ -74,7 +74,7 @@ def hard_section(f: Facts) -> list[str]:
         else "Waiting for all: how long a round takes"
     )
     what = (
-        "Fair work: reports in time, up to an equal share for each; 100 % would be everybody, always in time."
+        f"Fair work: reports in time, up to an equal share for each. Everybody, always in time, would come to {per_cent(h.ideal)}, since chance asks some more often than others."
         if by_share
         else "Mean time of a round until all who were asked are back, pause included."
     )
