@@ -35,8 +35,9 @@ highlight_language = "none"
 def write_front(app: Any, failed: Exception | None) -> None:
     """The site's own address leads to its first page."""
     if failed is None and app.builder.name == "html":
-        page = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url=docs/index.html"><title>FedFleet</title>'
-        (Path(app.outdir) / "index.html").write_text(page + '<a href="docs/index.html">FedFleet</a>\n')
+        to = "docs/index.html"
+        page = f'<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={to}"><title>FedFleet</title>'
+        (Path(app.outdir) / "index.html").write_text(f'{page}<a href="{to}">FedFleet</a>')
 
 
 def write_plain(writer: Any, node: Any) -> None:
