@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 # module -> the public names that it holds
 _PUBLIC = {
-    "fedfleet.app.api": ("compare", "load", "replay", "run"),
+    "fedfleet.app.api": ("compare", "load", "replay", "run", "study"),
     "fedfleet.app.result": ("Commit", "Result"),
     "fedfleet.core.errors": ("BadInput", "Refused", "RunFailed"),
     "fedfleet.core.registry": ("register",),
@@ -27,7 +27,7 @@ _PUBLIC = {
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
-    from fedfleet.app.api import compare, load, replay, run
+    from fedfleet.app.api import compare, load, replay, run, study
     from fedfleet.app.result import Commit, Result
     from fedfleet.core.errors import BadInput, Refused, RunFailed
     from fedfleet.core.folding import Fold
@@ -53,7 +53,7 @@ __all__ = [
     "Algorithm", "Assignments", "BadInput", "BatchPlan", "Book", "Commit", "Cost", "DataSource", "Dataset", "Decision",
     "DeviceSource", "Draw", "Ended", "Fold", "LocalPass", "Offer", "Optimiser", "Passed", "Policy", "Refused", "Report", "Result",
     "Roster", "RunFacts", "RunFailed", "Selector", "ServerState", "Slot", "StateSource", "Task", "__version__", "compare",
-    "load", "register", "replay", "run", "simulate", "whole_work",
+    "load", "register", "replay", "run", "simulate", "study", "whole_work",
 ]  # fmt: skip
 
 

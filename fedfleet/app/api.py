@@ -12,14 +12,18 @@ from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, e
 from fedfleet.app.comparing import Comparison
 from fedfleet.app.comparing import compare as compared
 from fedfleet.app.pages.report import write_report
+from fedfleet.app.pages.studied import with_pages
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform, stored_weights
 from fedfleet.app.runs.classes import with_classes
 from fedfleet.app.runs.own import Given, Own, brought, content, is_own, judged, maker, reopened
-from fedfleet.app.runs.own_folder import read_arrays
+from fedfleet.app.runs.own_folder import arrays_file, laid_out, read_arrays, write_arrays
 from fedfleet.app.runs.privacy import source_here, with_privacy
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import Spec, load_spec, read_table, resolve, with_words
+from fedfleet.app.studies.answering import Studied, asked_for, place_of
+from fedfleet.app.studies.answering import study as carry_out
+from fedfleet.app.studies.running import Means
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import Event, without_sums
 from fedfleet.core.parts import Task
@@ -30,6 +34,8 @@ from fedfleet.runtime.seals import SEAL
 from fedfleet.runtime.simulate import Hear, simulate
 from fedfleet.tasks.checking import check_fit, checked_build, checked_data
 from fedfleet.tasks.task import make_task
+
+Recipe = Callable[[int], Task]  # a task for a seed
 
 
 def run(
@@ -139,7 +145,53 @@ def _folder(one: Result | str | Path) -> Path:
     return one.out
 
 
-def own_task(model: Any, data: Sequence[Any], *, scores: bool = True) -> Callable[[int], Task]:
+def study(
+    file: str | Path | Mapping[str, Any],
+    *,
+    scale: str | None = None,
+    model: Any = None,
+    data: Sequence[Any] | str | Path | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
+    metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+    out: str | Path | None = None,
+    workers: int | None = None,
+) -> Studied:
+    """Carry out a study (a file, or the same as a nested dictionary) and write its tables and its page; `print` shows the answer.
+
+    What is finished in the folder is not run again: say the same again to go on after an interruption.
+
+    Args:
+        scale: apply the study's `[scale.NAME]`.
+        model, data, loss, metrics: your own, as for `run`; such runs are done in this process, one after the other, and the data
+            lie once in the folder.
+        out: the folder; default: runs/NAME.
+        workers: in how many processes to run; default: one for each processor.
+    """
+    asked = asked_for(file, scale)
+    folder = place_of(asked) if out is None else Path(out)
+    if model is None and data is None:
+        if loss is not None or metrics:
+            raise BadInput("loss and metrics go with a model and data of your own; give these too, or leave them out")
+        return with_pages(carry_out(asked, folder, means=Means(workers or 0), quiet=False))
+    if model is None or data is None:
+        raise BadInput("give both model and data to study your own model, or neither to study the task of the base")
+    given = Given(model, _arrays(data), loss, dict(metrics or {}))
+    recipe = own_task(model, given.data, scores=loss is None)  # before anything is made of data that cannot be used
+    filed = isinstance(data, str | Path)
+    file = Path(data) if filed else arrays_file(folder, laid_out(given.data))
+
+    def begin(table: dict[str, Any], name: str) -> tuple[Spec, Own]:
+        _refuse_named_task(table)
+        return _begun(table, name, given, copied=False, recipe=recipe, file=str(file.resolve()))
+
+    def prepare() -> None:
+        if not filed:
+            write_arrays(folder, given.data)
+
+    return with_pages(carry_out(asked, folder, means=Means(1), quiet=False, resolving=begin, prepare=prepare))
+
+
+def own_task(model: Any, data: Sequence[Any], *, scores: bool = True) -> Recipe:
     """A task made of a PyTorch model and arrays; `scores`: the model gives a score for each class, as cross-entropy needs."""
     dataset = checked_data(data)
     check_fit(checked_build(model), dataset, scores=scores)
@@ -163,11 +215,7 @@ def _asked(
         if given.loss is not None or given.metrics:
             raise BadInput("loss and metrics go with a model and data of your own; give these too, or leave them out")
         return resolve(table, name), None
-    named = table.get("task")
-    if named is not None and not (isinstance(named, Mapping) and named.get("use") == "own"):
-        raise BadInput(
-            "the spec names a task, and model and data are of your own; leave [task] out, or the model and the data"
-        )
+    _refuse_named_task(table)
     if given.model is not None and given.data is not None:
         resolved, own = _begun(table, name, given, copied=copied)
         if there is not None and there.task["content"] != resolved.task["content"]:
@@ -186,15 +234,25 @@ def _asked(
     return resolved, reopened(resumed, resolved, trust, replace(given, data=_arrays(given.data)))
 
 
-def _begun(table: dict[str, Any], name: str, given: Given, *, copied: bool) -> tuple[Spec, Own]:
-    """Spec and task of model and data that were both given."""
-    file = str(Path(given.data).resolve()) if isinstance(given.data, str | Path) else ""
-    recipe = own_task(given.model, _arrays(given.data), scores=given.loss is None)
+def _begun(
+    table: dict[str, Any], name: str, given: Given, *, copied: bool, recipe: Recipe | None = None, file: str = ""
+) -> tuple[Spec, Own]:
+    """Spec and task of model and data that were both given; `recipe`: the task that they make, where it is known already."""
+    file = file or (str(Path(given.data).resolve()) if isinstance(given.data, str | Path) else "")
+    recipe = recipe or own_task(given.model, _arrays(given.data), scores=given.loss is None)
     resolved = resolve({k: v for k, v in table.items() if k != "task"}, name, own_task="?")
     task = recipe(resolved.data_seed)
     own = brought(task, given, file=file, copied=copied)
     loss = {} if given.loss is None else {"loss": getattr(given.loss, "__name__", type(given.loss).__name__)}
     return replace(resolved, task={"use": "own", "content": content(task, resolved.training_seed), **loss}), own
+
+
+def _refuse_named_task(table: Mapping[str, Any]) -> None:
+    named = table.get("task")
+    if named is not None and not (isinstance(named, Mapping) and named.get("use") == "own"):
+        raise BadInput(
+            "the spec names a task, and model and data are of your own; leave [task] out, or the model and the data"
+        )
 
 
 def _own_in(folder: Path | None) -> Spec | None:

@@ -198,6 +198,11 @@ def register(kind: str, name: str, builder: Callable[..., Any] | str) -> None:
     _added[kind][name] = builder
 
 
+def added_here() -> bool:
+    """Were parts registered in this process? Another one does not know them."""
+    return any(_added.values())
+
+
 def names(kind: str) -> list[str]:
     """All names of a kind, sorted."""
     _check_kind(kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,11 @@ def stream(seed: int, label: str, *ids: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words.tolist())))
 
 
+@lru_cache(maxsize=4096)
+def _base(seed: int, label: str) -> np.uint64:
+    return np.frombuffer(address(seed, label)[:8], dtype=np.uint64)[0]
+
+
 def _mix(x: UintArray) -> UintArray:
     """The finaliser of splitmix64, in place: a bijection that scatters neighbouring integers."""
     x ^= x >> np.uint64(30)
@@ -43,13 +49,17 @@ def _mix(x: UintArray) -> UintArray:
     return x
 
 
-def hash_keys(seed: int, label: str, keys: UintArray, *columns: NDArray[np.integer] | int) -> UintArray:
+# The seed of all keys, or a list with one for each key.
+Seeds = int | list[int]
+
+
+def hash_keys(seed: Seeds, label: str, keys: UintArray, *columns: NDArray[np.integer] | int) -> UintArray:
     """One 64-bit hash per key for the address (seed, label, columns..); columns are integers or arrays as long as keys.
 
     >>> hash_keys(1, "a", np.arange(2, dtype=np.uint64), 5)[1] == hash_keys(1, "a", np.array([1], dtype=np.uint64), 5)[0]
     np.True_
     """
-    base = np.frombuffer(address(seed, label)[:8], dtype=np.uint64)[0]
+    base = _base(seed, label) if isinstance(seed, int) else np.array([_base(s, label) for s in seed], np.uint64)
     with np.errstate(over="ignore"):
         x = _mix((keys + _GOLDEN) ^ base)
         for column in columns:
@@ -70,7 +80,7 @@ def normals(seed: int, label: str, keys: UintArray, *columns: NDArray[np.integer
     return np.sqrt(-2.0 * np.log(u)) * np.cos(2.0 * np.pi * v)
 
 
-def orders(seed: int, keys: UintArray, tasks: NDArray[np.int64], epoch: int, n: int) -> NDArray[np.int64]:
+def orders(seed: Seeds, keys: UintArray, tasks: NDArray[np.int64], epoch: int, n: int) -> NDArray[np.int64]:
     """A random order of 0..n-1 for each client's task and epoch, [clients, n]: the ranks of one hash per element.
 
     >>> one = orders(1, np.array([5], np.uint64), np.array([3]), 0, 4)

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from fedfleet.core.records import Ints
-from fedfleet.core.rng import UintArray, hash_keys
+from fedfleet.core.rng import Seeds, UintArray, hash_keys
 from fedfleet.tasks.accelerated import kernels_for
 
 # splitmix64's constants as signed integers: torch has no unsigned ones, and products wrap around all the same.
@@ -90,6 +90,6 @@ def dropout_names(module: nn.Module) -> list[str]:
     return [f"{name}.address" for name, leaf in module.named_modules() if isinstance(leaf, AddressedDropout)]
 
 
-def addresses(seed: int, keys: UintArray, tasks: Ints, step: int) -> Any:
+def addresses(seed: Seeds, keys: UintArray, tasks: Ints, step: int) -> Any:
     """One address per client for this step, as an int64 array."""
     return hash_keys(seed, "dropout", keys, tasks, step).view(np.int64)

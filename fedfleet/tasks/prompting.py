@@ -14,7 +14,7 @@ from fedfleet.core.parts import Task
 from fedfleet.core.passes import Names
 from fedfleet.core.trees import Tree
 from fedfleet.tasks.nets.attention import Vit
-from fedfleet.tasks.task import build_cheaply, first_parameters
+from fedfleet.tasks.task import DRAWING, build_cheaply, first_parameters
 
 _WRAPPED = "net."  # what a bordered model calls the model inside
 
@@ -84,7 +84,8 @@ def _with(task: Task, change: Callable[[Any], Any], renamed: Callable[[Tree], Tr
     inner = task
 
     def build() -> Any:
-        return change(inner.build())
+        with DRAWING:
+            return change(inner.build())
 
     def init(seed: int) -> Tree:
         return {**first_parameters(build, seed), **renamed(inner.init(seed))}

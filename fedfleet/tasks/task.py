@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,8 @@ TaskRecipe = Callable[[int], Task]
 # A model for samples of this shape and so many classes; if it takes a `scale` too, with that share of its hidden units.
 Net = Callable[..., Any]
 HOLDOUT_SHARE = 0.2
+# PyTorch draws fresh weights from one generator of the process: runs side by side in threads must not draw from each other's.
+DRAWING = threading.RLock()
 MODEL_COPIES = 10  # at the server, on its way, in training, and as exact sums
 
 
@@ -64,10 +67,12 @@ def fit_task(
         shape, classes = dataset.x.shape[1:], dataset.classes
 
         def build() -> Any:
-            return net(shape, classes)
+            with DRAWING:
+                return net(shape, classes)
 
         def narrow(scale: float) -> Any:
-            return net(shape, classes, scale=scale)
+            with DRAWING:
+                return net(shape, classes, scale=scale)
 
         check_model(name, build)
         learnt: Tree = {}
@@ -135,7 +140,7 @@ def first_parameters(build: Callable[[], Any], seed: int) -> Tree:
     """The parameters and buffers of a fresh module, drawn from the seed alone."""
     import torch
 
-    with torch.random.fork_rng(devices=[]):
+    with DRAWING, torch.random.fork_rng(devices=[]):
         torch.manual_seed(int.from_bytes(address(seed, "init")[:7], "little"))
         module = build()
     return {name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()}

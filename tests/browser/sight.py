@@ -40,6 +40,16 @@ OVERFLOWING = """
   return [...document.querySelectorAll('body *')].filter(e => e.getBoundingClientRect().right > wide + 1 && e.checkVisibility()).slice(0, 8)
     .map(e => `${e.tagName}.${e.getAttribute('class') || ''} reaches ${Math.round(e.getBoundingClientRect().right)} px of ${wide}: ${(e.textContent || '').trim().slice(0, 40)}`); }
 """
+# Texts of one picture that lie over each other, by more than a hair (their boxes are taller than their letters).
+CROWDED = """
+() => { const found = []; for (const p of document.querySelectorAll('svg[role=img]')) { if (!p.checkVisibility()) continue;
+  const texts = [...p.querySelectorAll('text')].filter(t => t.textContent.trim()).map(t => [t, t.getBoundingClientRect()]);
+  const right = p.getBoundingClientRect().right, left = p.getBoundingClientRect().left;
+  for (const [t, b] of texts) if (b.right > right + 8 || b.left < left - 8) found.push(`leaves its picture: ${t.textContent}`);
+  for (let i = 0; i < texts.length; i++) for (let j = i + 1; j < texts.length; j++) { const a = texts[i][1], b = texts[j][1];
+    const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left), tall = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+    if (wide > 1 && tall > 4) found.push(`overlap: ${texts[i][0].textContent} | ${texts[j][0].textContent}`); } } return found; }
+"""
 UNNAMED = "() => [...document.querySelectorAll('svg[role=img], img, canvas')].filter(e => e.checkVisibility() && !(e.getAttribute('aria-label') || e.getAttribute('alt') || e.getAttribute('aria-labelledby'))).map(e => e.outerHTML.slice(0, 80))"
 
 
@@ -80,3 +90,7 @@ class Sight:
         found = [f"console: {e}" for e in self.errors] + [f"outside: {u}" for u in self.outside]
         found += self.page.evaluate(UNREADABLE) + [f"overflow: {o}" for o in self.page.evaluate(OVERFLOWING)]
         return found + [f"no words for: {p}" for p in self.page.evaluate(UNNAMED)]
+
+    def crowded(self) -> list[str]:
+        """Texts in pictures that lie over each other or leave their picture."""
+        return self.page.evaluate(CROWDED)

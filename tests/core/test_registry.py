@@ -70,7 +70,9 @@ def mine(*, width: Count = 3, label: str = "x"):
 
 @pytest.mark.usefixtures("added")
 def test_a_part_can_be_registered_as_function_or_as_string():
+    assert not registry.added_here()
     registry.register("selectors", "mine", mine)
+    assert registry.added_here()
     registry.register("selectors", "text", f"{__name__}:mine")
     assert registry.builder("selectors", "mine") is mine
     assert registry.builder("selectors", "text")() == (3, "x")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedfleet.core.rng import address, client_keys, hash_keys, stream, uniforms
+from fedfleet.core.rng import address, client_keys, hash_keys, orders, stream, uniforms
 
 KEYS = client_keys(1000)
 
@@ -80,3 +80,11 @@ def test_client_keys_of_numbers_are_distinct_and_do_not_depend_on_how_many_there
 def test_client_keys_of_names_follow_the_name():
     assert client_keys(["ann", "bob"])[1] == client_keys(["bob"])[0]
     assert client_keys(["ann"])[0] != client_keys(["bob"])[0]
+
+
+def test_keys_of_several_seeds_are_hashed_as_those_of_each():
+    keys, tasks = np.arange(4, dtype=np.uint64), np.arange(4)
+    mixed = orders([5, 6, 5, 7], keys, tasks, 2, 9)
+    for row, seed in enumerate((5, 6, 5, 7)):
+        assert np.array_equal(mixed[row], orders(seed, keys, tasks, 2, 9)[row])
+    assert not np.array_equal(mixed[1], orders(5, keys, tasks, 2, 9)[1])

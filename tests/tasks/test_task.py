@@ -88,3 +88,19 @@ def test_a_recipe_fits_its_model_to_other_data():
     assert task.dataset is own and not len(task.holdout)
     whole = mlp(synthetic=True, samples=50)(5)
     assert all(np.array_equal(v, whole.init(5)[n]) for n, v in task.init(5).items())
+
+
+def test_first_weights_are_the_seeds_own_while_others_build_models_in_threads():
+    from concurrent.futures import ThreadPoolExecutor
+
+    from fedfleet.tasks.digits import digits_mlp
+
+    task = digits_mlp()(0)
+    alone = [task.init(seed) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            busy = [pool.submit(task.build) for _ in range(8)]
+            found = list(pool.map(task.init, range(8)))
+            assert all(future.result() is not None for future in busy)
+            for mine, theirs in zip(found, alone, strict=True):
+                assert all(np.array_equal(mine[n], theirs[n]) for n in theirs)

@@ -18,8 +18,10 @@ from tests.testing.models import TASKS, convolutional, dense, small_task
 CELLS = int(np.prod([len(v) for v in AXES.values()])) + len(SINGLES)
 
 
-@pytest.mark.parametrize("form", ["merged", "loop"])
-@pytest.mark.parametrize("name", ["dense", "wide"])
+LONG = [pytest.param(*at, marks=pytest.mark.soak) for at in (("dense", "loop"), ("wide", "merged"), ("wide", "loop"))]
+
+
+@pytest.mark.parametrize(("name", "form"), [("dense", "merged"), *LONG])
 def test_stacked_does_what_inline_does_in_every_cell(name, form):
     task = TASKS[name]()
     found = check_executor(stacked(task, form=form, threads=2), task)
@@ -39,9 +41,10 @@ def folding_in_place(task):
     return replace(stacked(task), fold=lambda *given: fold_jobs(where, *given))
 
 
-def test_sums_in_place_have_the_bits_of_folding_reports():
+@pytest.mark.parametrize("every", [9, pytest.param(3, marks=pytest.mark.soak)])
+def test_sums_in_place_have_the_bits_of_folding_reports(every):
     task = TASKS["dense"]()
-    check_executor(folding_in_place(task), task, only=[case for i, case in enumerate(cases(task)) if i % 3 == 0])
+    check_executor(folding_in_place(task), task, only=list(cases(task))[::every])
 
 
 def test_inline_agrees_with_itself_to_the_bit():

@@ -114,7 +114,8 @@ def test_a_policy_that_never_ends_a_round_is_caught():
 @pytest.mark.parametrize(
     "good",
     [
-        commits_at(3, 2), buffered(2, 6), buffered(4, 4), buffered(2, 6, at_least=5), readiness(20, if_few="wait"),
+        commits_at(3, 2), buffered(2, 6, at_least=5), readiness(20, if_few="wait"),
+        pytest.param(buffered(2, 6), marks=pytest.mark.soak), pytest.param(buffered(4, 4), marks=pytest.mark.soak),
         deadline(20, seconds=30.0, if_few="wait"), overcommit(readiness(5, if_few="wait")),
     ],
     ids=lambda p: p.name,

@@ -4,72 +4,79 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 
 import numpy as np
 
-from fedfleet.app.pages.html import figure
-from fedfleet.app.pages.svg import WIDTH, Axis, legend, number, ticks
+from fedfleet.app.pages.charts.axes import Scale, foot_axis, left_axis, room_for
+from fedfleet.app.pages.charts.axes import number as said_number
+from fedfleet.app.pages.charts.bars import Bar, Part, bars
+from fedfleet.app.pages.charts.drawing import Drawing, Sheet, below, both, box, figure, key, text
+from fedfleet.app.pages.times import even
 from fedfleet.app.terminal.text import span
 from fedfleet.measure.attribution.ledger import CAUSES, Attribution, RoundTime
-from fedfleet.measure.attribution.sentences import MEANINGS, sentence, share
+from fedfleet.measure.attribution.sentences import sentence, share
 
-_LEFT, _RIGHT, _TOP = 62, 16, 14
-_BAR, _GAP, _COLUMNS, _FOOT = 34, 34, 190, 44
 _MOST = 120  # columns: more would be thinner than a hair
-_SMALL = 0.004  # of all: too little for a colour of its own in the legend
-_LETTER = 6.6  # pixels of a letter under the bar
-_UNITS = (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+# (what people call it, its causes, its paint), in the order in which they are drawn.
+FAMILIES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("moving the model", ("latency", "download", "upload", "delivery"), "a4"),
+    ("training", ("compute",), "a5"),
+    ("inside users: planning, exchanging, averaging", ("planning", "exchange", "averaging"), "a2"),
+    ("looking before choosing", ("probes",), "a1"),
+    ("the server's own work", ("server",), "ai"),
+    ("waiting for somebody to be in reach", ("reachability", "slack"), "a6"),
+    ("for nothing: late, failed or unfinished", ("stragglers", "failed", "unfinished"), "late-area"),
+    ("pause between rounds", ("pause",), "aw"),
+    ("nobody knows", ("unknown",), "a6 pale"),
+)
 
 
-def _mixed(colour: int, part: int) -> str:
-    return f"color-mix(in srgb, var(--c{colour}) {part}%, var(--page))"
+def by_family(causes: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by what people call it; families without any are left out.
+
+    >>> by_family({"download": 2.0, "upload": 1.0, "pause": 0.5})
+    {'moving the model': 3.0, 'pause between rounds': 0.5}
+    """
+    found = {name: math.fsum(causes.get(c, 0.0) for c in those) for name, those, _ in FAMILIES}
+    return {name: seconds for name, seconds in found.items() if seconds > 0}
 
 
-# One family, one colour: moving bytes, computing, inside edges, nothing happens, for nothing.
-_COLOURS: Mapping[str, str] = {
-    "pause": _mixed(6, 55), "reachability": "var(--c6)", "probes": _mixed(5, 45), "latency": _mixed(1, 30),
-    "download": _mixed(1, 60), "planning": _mixed(4, 35), "exchange": _mixed(4, 65), "averaging": "var(--c4)",
-    "compute": "var(--c5)", "upload": "var(--c1)", "delivery": _mixed(1, 80), "stragglers": "var(--c2)",
-    "slack": _mixed(6, 30), "failed": "var(--c3)", "server": _mixed(5, 70), "unknown": "var(--line)",
-    "unfinished": _mixed(3, 35),
-}  # fmt: skip
+def whole_bar(name: str, found: Attribution, colour: int = 0) -> Bar:
+    """A run's time as one stacked bar of shares, with its length behind: for pages that compare runs."""
+    total = found.virtual_seconds or 1.0
+    paints = {family: kind for family, _, kind in FAMILIES}
+    parts = [
+        Part(
+            seconds / total,
+            paints[family],
+            share(seconds, total),
+            f"{family}: {span(seconds)}, {share(seconds, total)}",
+        )
+        for family, seconds in by_family(found.causes).items()
+    ]
+    return Bar(name, parts, span(found.virtual_seconds), colour=colour)
+
+
+def family_key(some: Sequence[Attribution]) -> str:
+    """What the paints mean, of those that are there."""
+    there = {family for found in some for family in by_family(found.causes)}
+    return key([(name, kind) for name, _, kind in FAMILIES if name in there])
 
 
 def attribution_figure(found: Attribution) -> str:
     """The figure with its caption; nothing if no time has passed."""
     if found.virtual_seconds <= 0:
         return ""
-    there = [c for c in CAUSES if found.causes[c] > 0]
     rows = _grouped(found.rounds)
-    height = _TOP + _BAR + _GAP + _COLUMNS + _FOOT
-    parts = [*_bar(found, there), *_columns(rows, there, _TOP + _BAR + _GAP)]
-    said = sentence(found)
-    label = escape(said, quote=True)
-    picture = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
-    named = [(c, _COLOURS[c], False) for c in there if found.causes[c] > _SMALL * found.virtual_seconds]
     each = "each round" if len(rows) == len(found.rounds) else f"the mean of {len(found.rounds) / len(rows):.1f} rounds"
-    return figure(picture + legend(named), f"{said} The bar is the whole run, a column is {each}.")
-
-
-def _bar(found: Attribution, there: Sequence[str]) -> list[str]:
-    """The whole run as one bar; causes that are wide enough have their share written under them."""
-    x = Axis(0.0, found.virtual_seconds, _LEFT, WIDTH - _RIGHT)
-    parts, at = [f'<text x="{_LEFT - 8}" y="{_TOP + 21}" class="tick" text-anchor="end">run</text>'], 0.0
-    for cause in there:
-        seconds = found.causes[cause]
-        begin, end = x(at), x(at + seconds)
-        said = share(seconds, found.virtual_seconds)
-        title = f"{cause}: {span(seconds)}, {said} of the time; {MEANINGS[cause]}"
-        parts.append(_box(begin, _TOP, end - begin, _BAR, cause, title))
-        label = f"{cause} {said}"
-        if end - begin >= _LETTER * len(label):
-            middle = (begin + end) / 2
-            parts.append(
-                f'<text x="{middle:.1f}" y="{_TOP + _BAR + 14}" class="tick" text-anchor="middle">{label}</text>'
-            )
-        at += seconds
-    return parts
+    said = sentence(found)
+    wide, slim = both(
+        lambda sheet: below(bars([whole_bar("The whole run", found)], sheet, most=1.0), _columns(rows, sheet), gap=10)
+    )
+    return figure(
+        "What the server was waiting for", f"The bar is the whole run, a column is {each}; every second is charged to one cause.", wide, slim,
+        said, key=family_key([found]), note=said,
+    )  # fmt: skip
 
 
 def _grouped(rounds: Sequence[RoundTime]) -> list[RoundTime]:
@@ -86,45 +93,23 @@ def _grouped(rounds: Sequence[RoundTime]) -> list[RoundTime]:
     return found
 
 
-def _columns(rows: Sequence[RoundTime], there: Sequence[str], top: int) -> list[str]:
-    """One stacked column for each row, with axes."""
+def _columns(rows: Sequence[RoundTime], sheet: Sheet) -> Drawing:
+    """One stacked column for each row, on axes of time and rounds."""
     high = max((r.seconds for r in rows), default=1.0) or 1.0
-    base = top + _COLUMNS
-    x, y = Axis(0.0, len(rows) or 1, _LEFT, WIDTH - _RIGHT), Axis(0.0, high, base, top)
-    parts = _axes(rows, x, y, base)
-    width = max((WIDTH - _LEFT - _RIGHT) / max(len(rows), 1) * 0.86, 0.6)
+    marks = even(0.0, high, 4)
+    left, base, top = room_for(marks), 160.0, 24.0
+    x, y = Scale(0.0, len(rows) or 1, left, sheet.width - 8), Scale(0.0, high, base, top)
+    found = [text(0, 12, "time of each round"), *left_axis(y, marks, left, x.end)]
+    width = (x.end - left) / max(len(rows), 1)
+    thick = max(width - (1.2 if width > 4 else 0.0), 0.6)
+    paints = {family: kind for family, _, kind in FAMILIES}
     for i, r in enumerate(rows):
         at = 0.0
-        for cause in there:
-            seconds = r.causes.get(cause, 0.0)
-            if seconds > 0:
-                tall = y(at) - y(at + seconds)
-                title = f"round {r.round}: {cause} {span(seconds)} of {span(r.seconds)}{f'; {r.reason}' if r.reason else ''}"
-                parts.append(_box(x(i), y(at + seconds), width, tall, cause, title))
+        for family, seconds in by_family(r.causes).items():
+            why = f"; {r.reason}" if r.reason else ""
+            title = "" if sheet.slim else f"round {r.round}: {family} {span(seconds)} of {span(r.seconds)}{why}"
+            found.append(box(x(i), y(at + seconds), thick, y(at) - y(at + seconds), paints[family], title))
             at += seconds
-    return parts
-
-
-def _axes(rows: Sequence[RoundTime], x: Axis, y: Axis, base: int) -> list[str]:
-    parts = [f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{base}" y2="{base}" class="axis"/>']
-    unit, length = next((u for u in _UNITS if y.high >= 3 * u[1]), _UNITS[-1])
-    for t in ticks(0.0, y.high / length, 4):
-        at = y(t * length)
-        parts.append(f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}" class="grid"/>')
-        parts.append(f'<text x="{_LEFT - 8}" y="{at + 4:.1f}" class="tick" text-anchor="end">{number(t)}</text>')
-    shown: list[int] = np.unique(np.linspace(0, len(rows) - 1, 7).astype(np.int64)).tolist()
-    parts += [
-        f'<text x="{x(i + 0.43):.1f}" y="{base + 16}" class="tick" text-anchor="middle">{number(rows[i].round)}</text>'
-        for i in shown
-    ]
-    middle = (x.start + x.end) / 2
-    parts.append(f'<text x="{middle:.1f}" y="{base + 36}" class="label" text-anchor="middle">rounds</text>')
-    up = (y.start + y.end) / 2
-    turned = f'transform="rotate(-90 14 {up:.1f})"'
-    parts.append(f'<text x="14" y="{up:.1f}" class="label" text-anchor="middle" {turned}>{unit}</text>')
-    return parts
-
-
-def _box(x: float, y: float, width: float, height: float, cause: str, title: str) -> str:
-    where = f'x="{x:.1f}" y="{y:.2f}" width="{max(width, 0.4):.2f}" height="{max(height, 0.2):.2f}"'
-    return f'<rect {where} style="fill:{_COLOURS[cause]}"><title>{escape(title)}</title></rect>'
+    shown: list[int] = np.unique(np.linspace(0, len(rows) - 1, 4 if sheet.slim else 7).astype(np.int64)).tolist()
+    feet = [(said_number(rows[i].round), i + 0.5) for i in shown] if rows else []
+    return Drawing(sheet.width, base + 42, found + foot_axis(x, feet, base, "rounds"))

@@ -11,6 +11,7 @@ from fedfleet.app.pages.times import plain
 from fedfleet.app.terminal.text import percent, size
 
 Row = Mapping[str, float]
+_LITTLE = 0.0005  # of all: what is less was for nothing in no sense that matters
 _FATES = {
     "folded": "used", "rejected": "refused", "wasted": "in time, for a round that failed", "lost": "lost",
     "dropped": "too late, given up",
@@ -50,10 +51,11 @@ def costs(m: Mapping[str, Any]) -> list[str]:
     shown = [(head, keys, say) for head, keys, say in _COLUMNS if any(_sum(row, keys) for row in rows.values())]
     lines = [[name, *(say(_sum(row, keys)) for _, keys, say in shown)] for name, row in rows.items()]
     whole = ["all", *(say(sum(_sum(row, keys) for row in rows.values())) for _, keys, say in shown)]
+    every = [*lines, whole] if len(lines) > 1 else lines
     return [
         "<h2>What it cost</h2>",
         *(f"<p>{escape(said)}</p>" for said in [_for_nothing(m, rows)] if said),
-        table(["what became of the work", *(head for head, _, _ in shown)], [*lines, whole]),
+        table(["what became of the work", *(head for head, _, _ in shown)], every),
     ]
 
 
@@ -66,9 +68,10 @@ def _for_nothing(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
     moved = sum(_sum(row, ("bytes_down", "bytes_up")) for row in rows.values())
     drawn: Mapping[str, Any] = m.get("energy") or {}
     wasted = sum(m.get("bytes_wasted", {}).values())
-    said = [f"{percent(wasted / moved)} of the bytes"] if moved and "bytes_wasted" in m else []
+    lost = [(wasted / moved, "of the bytes")] if moved and "bytes_wasted" in m else []
     if drawn.get("joules"):
-        said.append(f"{percent(1 - drawn['useful'] / drawn['joules'])} of the energy")
+        lost.append((1 - drawn["useful"] / drawn["joules"], "of the energy"))
+    said = [f"{percent(part)} {of}" for part, of in lost] if any(part >= _LITTLE for part, _ in lost) else []
     grams = (
         f" The energy stands for {drawn['grams']:,.3g} g of carbon dioxide." if drawn.get("grams") is not None else ""
     )

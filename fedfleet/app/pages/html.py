@@ -6,16 +6,54 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
+# Patterns that every picture of a page may use: hatched alone, and hatching over another paint.
+_PATTERNS = (
+    '<svg aria-hidden="true" style="position:absolute;width:0;height:0"><defs>'
+    '<pattern id="late" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M0 0V5" class="late-stroke"/></pattern>'
+    '<pattern id="over" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M1 0V5" class="over-stroke"/></pattern>'
+    "</defs></svg>"
+)
 
-def page(title: str, body: Sequence[str]) -> str:
-    """A whole page with the style sheet inside."""
-    style = files("fedfleet.app.pages").joinpath("style.css").read_text()
+
+def style() -> str:
+    """The style sheet of all pages: colours, type and space as variables, light, dark and in print."""
+    return files("fedfleet.app.pages").joinpath("style.css").read_text()
+
+
+def page(title: str, body: Sequence[str], *, top: str = "", description: str = "") -> str:
+    """A whole page with the style sheet inside; `top` is the line above all (see `topline`), `description` one sentence for search and sharing."""
+    about = f'<meta name="description" content="{escape(description, quote=True)}">' if description else ""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{style}</style></head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body></html>\n"
+        f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>{about}<style>{style()}</style></head>\n<body>\n'
+        + _PATTERNS
+        + "<main>\n"
+        + "\n".join([top or topline(""), *body])
+        + "\n</main>\n</body></html>\n"
     )
+
+
+def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:
+    """The line above all: what this page is about, and (word, address) of its neighbours."""
+    ways = "".join(f'<a href="{escape(to, quote=True)}">{escape(word)}</a>' for word, to in links)
+    return f'<nav class="top"><span><b>FedFleet</b> {escape(what)}</span><span>{ways}</span></nav>'
+
+
+def keys(entries: Sequence[tuple[str, str, str]]) -> str:
+    """The key figures: (value, what it is, a gloss for whoever points at it); a value that begins with ! is an alarm."""
+
+    def told(what: str, gloss: str) -> str:
+        return f'<abbr title="{escape(gloss, quote=True)}">{escape(what)}</abbr>' if gloss else escape(what)
+
+    def said(value: str) -> str:
+        return f'<dd class="bad">{escape(value[1:])}</dd>' if value.startswith("!") else f"<dd>{escape(value)}</dd>"
+
+    return '<dl class="keys">' + "".join(f"<div><dt>{told(w, g)}</dt>{said(v)}</div>" for v, w, g in entries) + "</dl>"
+
+
+def folded(summary: str, inside: str) -> str:
+    """What only some readers want, behind its name."""
+    return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
 
 
 def figure(picture: str, caption: str) -> str:
@@ -32,12 +70,26 @@ def tiles(entries: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = ()) -> str:
-    """A table; the columns listed in `words` hold prose."""
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (), links: Sequence[str] = ()
+) -> str:
+    """A table; the columns listed in `words` hold prose; `links` are where the names of the rows lead.
 
-    def cells(tag: str, row: Sequence[str]) -> str:
-        kinds = [' class="words"' if i in words else "" for i in range(len(row))]
-        return "".join(f"<{tag}{kind}>{escape(cell)}</{tag}>" for kind, cell in zip(kinds, row, strict=True))
+    On phones each row becomes a block that carries the words of the head with it.
+    """
 
-    lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{cells("th", head)}</tr></thead><tbody>{lines}</tbody></table></div>'
+    def kind(i: int) -> str:
+        return ' class="words"' if i in words else ""
+
+    def cell(i: int, said: str, to: str) -> str:
+        name = f'<a href="{escape(to, quote=True)}">{escape(said)}</a>' if to and i == 0 else escape(said)
+        label = f' data-h="{escape(head[i], quote=True)}"' if i else ""
+        return f"<td{kind(i)}{label}>{name}</td>"
+
+    def line(row: Sequence[str], to: str) -> str:
+        return "<tr>" + "".join(cell(i, said, to) for i, said in enumerate(row)) + "</tr>"
+
+    ways = links or [""] * len(rows)
+    heads = "".join(f"<th{kind(i)}>{escape(said)}</th>" for i, said in enumerate(head))
+    lines = "".join(line(row, to) for row, to in zip(rows, ways, strict=True))
+    return f'<table class="rows"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>'

@@ -1,4 +1,4 @@
-"""The report of one run: what happened, for readers who did not watch it."""
+"""The report of one run: the conclusion in words, then what it rests on, for readers who did not watch it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,29 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.anatomy import anatomy_figures
+import numpy as np
+
+from fedfleet.app.fleets.hardness import Hardness, hardness
 from fedfleet.app.pages.attribution import attribution_figure
-from fedfleet.app.pages.columns import thinned
 from fedfleet.app.pages.costs import costs
-from fedfleet.app.pages.figures import accuracy_over_time, loss_over_commits, who_took_part
-from fedfleet.app.pages.html import figure, page, table, tiles
-from fedfleet.app.pages.participation import speed_caption, speed_picture
-from fedfleet.app.pages.svg import COLOURS, Series, line_chart
+from fedfleet.app.pages.html import keys, page, topline
+from fedfleet.app.pages.run.checking import checking_section, private_section
+from fedfleet.app.pages.run.classes import classes_section
+from fedfleet.app.pages.run.conclusion import abstract, how_sure, keys_of, lead, title, to_try
+from fedfleet.app.pages.run.facts import Facts, facts
+from fedfleet.app.pages.run.fleet import fleet_section
+from fedfleet.app.pages.run.hard import hard_section
+from fedfleet.app.pages.run.lateness import late_section
+from fedfleet.app.pages.run.learning import learning_section
+from fedfleet.app.pages.run.people import people_section
+from fedfleet.app.pages.run.rounds import failed_section, rounds_section
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
 from fedfleet.app.runs.explaining import attributed_run
+from fedfleet.app.runs.hindsight import Hindsight, hindsight
 from fedfleet.app.runs.privacy import kept_privacy
-from fedfleet.app.terminal.text import percent, size, span
+from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
-from fedfleet.core.events import Event, RunBegan
+from fedfleet.core.events import Event
 from fedfleet.measure.attribution.ledger import Attribution
 from fedfleet.measure.summary import summary
 from fedfleet.measure.tasks import Tasks, task_table
@@ -30,15 +39,8 @@ from fedfleet.runtime.journal import digest_of, remarks_of
 def write_report(done: Finished) -> Path:
     """Write report.html into the folder of a finished run."""
     path = done.out / "report.html"
-    remarks = remarks_of(done.out / "run.db")
-    path.write_text(render(done.spec.name, done.spec.toml(), done.metrics, done.events, remarks, booked(done.out)))
+    path.write_text(_rendered(done.out, done.spec, done.metrics, done.events, ended=True))
     return path
-
-
-def booked(folder: Path) -> Attribution | None:
-    """Where the time of a run went; None if no time has passed."""
-    found, _ = attributed_run(folder)
-    return found if found.virtual_seconds > 0 else None
 
 
 def report_run(folder: Path) -> dict[str, Any]:
@@ -51,11 +53,32 @@ def report_run(folder: Path) -> dict[str, Any]:
     found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
-        remarks = remarks_of(folder / "run.db")
-        path.write_text(render(spec.name, spec.toml(), metrics, events, remarks, booked(folder)))
+        path.write_text(_rendered(folder, spec, metrics, events, ended=ended))
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return metrics
+
+
+def _rendered(folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Event], *, ended: bool) -> str:
+    """The page, with what the world of the run knows; a served run has none."""
+    found, served = attributed_run(folder)
+    seen = None if served else hindsight(spec, events, task_table(events))
+    return render(
+        folder.resolve().name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), found if found.virtual_seconds > 0 else None,
+        seen=seen, hard=None if served or seen is None else measured(spec, seen, task_table(events), int(metrics["rounds"])),
+        ended=ended,
+    )  # fmt: skip
+
+
+def measured(spec: Spec, seen: Hindsight, tasks: Tasks, rounds: int) -> Hardness:
+    """How hard the fleet of a run is, with the work of a client of mean size."""
+    held = (
+        np.maximum(seen.samples[tasks.clients], 1)
+        if len(seen.samples) > int(tasks.clients.max(initial=-1))
+        else np.ones(1)
+    )
+    per_sample = float(np.median(tasks.samples / held)) if len(tasks.samples) else 1.0
+    return hardness(spec, per_sample * float(seen.samples.mean()), rounds)
 
 
 def render(
@@ -65,109 +88,42 @@ def render(
     events: list[Event],
     remarks: Sequence[str] = (),
     attribution: Attribution | None = None,
+    *,
+    seen: Hindsight | None = None,
+    hard: Hardness | None = None,
+    ended: bool = True,
 ) -> str:
-    """The page. `attribution`: where the time went, where it is known."""
-    tasks = task_table(events)
-    clients = next((e.clients for e in events if isinstance(e, RunBegan)), 0)
-    waste = m["wasted"]
+    """The page. `attribution`: where the time went, `seen`: what the world knows, `hard`: its metrics; each where it is known."""
+    f = facts(name, spec, m, events, attribution=attribution, hindsight=seen, hardness=hard, ended=ended)
     body = [
-        f"<h1>{escape(name)}</h1>",
-        f'<p class="lead">{m["rounds"]} rounds with {clients:,} clients in {span(m["virtual_seconds"])} of virtual time; '
-        f"{m['commits']} of them produced a new model.</p>",
-        *(f'<p class="warning">{escape(warning)}</p>' for warning in m["warnings"]),
-        tiles([
-            ("central test accuracy", percent(m["accuracy"])),
-            ("clients' own test data", percent(m["accuracy_clients"])),
-            ("10th-percentile client", percent(m["accuracy_bottom10"])),
-            ("mean of the worst tenth of clients", percent(m.get("accuracy_worst10_mean"))),
-            ("device time wasted", percent(waste["share"])),
-            ("sent to devices", size(m["bytes_down"])),
-            ("received from devices", size(m["bytes_up"])),
-        ]),
-        *_private(m.get("privacy")),
-        *_failed(m["failed_rounds"]),
-        "<h2>Learning</h2>",
-        figure(accuracy_over_time([("accuracy", events, COLOURS[0], False)]), "Accuracy of the global model on data that no client holds."),
-        figure(loss_over_commits(events), "Loss of the global model on the same data, by commit."),
-        "<h2>Who took part</h2>",
-        figure(who_took_part(tasks, clients), "How often each client's work entered the model. "
-               f"{m['participation']['never']:,} of {clients:,} clients never contributed; Jain's fairness index is {m['participation']['jain']:.2f} (1: everyone contributed equally)."),
-        *_speeds(tasks, clients),
-        *_rounds(events, tasks),
+        *_conclusion(f),
+        *learning_section(f),
+        *people_section(f),
+        *late_section(f),
+        *rounds_section(f),
         *_where_time_went(attribution),
-        *_waits(m.get("pace_timelines", {}), m["virtual_seconds"]),
+        *fleet_section(f),
+        *hard_section(f),
+        *classes_section(f),
         *costs(m),
-        "<h2>All measures</h2>",
-        table(["measure", "value"], [[k, _said(v)] for k, v in m.items() if k not in ("digest", "spec_digest", "out", "report", "warnings", "pace_timelines")], words=[1]),
-        *_computed(remarks),
-        f"<details><summary>The spec, with every default</summary><pre>{escape(spec)}</pre></details>",
-        f'<p class="note">Digest <code>{m.get("digest", "")}</code>. The journal <code>run.db</code> beside this page holds every event; '
-        "<code>fedfleet replay</code> verifies it.</p>",
-    ]  # fmt: skip
-    return page(f"FedFleet: {name}", body)
+        *failed_section(f),
+        *private_section(f),
+        *checking_section(f, remarks),
+        "<footer>Every sentence and figure of this page is computed from the journal of the run, and from its world, made again from its spec.</footer>",
+    ]
+    return page(f"FedFleet: {name}", body, top=topline(f"run {name}"), description=abstract(f))
+
+
+def _conclusion(f: Facts) -> list[str]:
+    """What was reached, what it cost, what held it back; key figures; what to try, and how sure all this is."""
+    warned = [f'<p class="warning">{escape(warning)}</p>' for warning in f.metrics["warnings"]]
+    hints, sure = to_try(f), how_sure(f)
+    said = f"<b>What to try.</b> {escape(' '.join(hints))} " if hints else ""
+    doubt = f"<b>How sure?</b> {escape(sure)}" if sure else ""
+    aside = [f'<p class="aside">{said}{doubt}</p>'] if said or doubt else []
+    return [f"<h1>{escape(title(f))}</h1>", f'<p class="lead">{escape(lead(f))}</p>', *warned, keys(keys_of(f)), *aside]
 
 
 def _where_time_went(found: Attribution | None) -> list[str]:
-    """The picture, whose caption says it in a sentence."""
+    """The picture, whose note says it in a sentence."""
     return [] if found is None else ["<h2>Where the time went</h2>", attribution_figure(found)]
-
-
-def _waits(timelines: dict[str, list[list[float]]], end: float) -> list[str]:
-    """How a policy's patience changed, if it did: steps in minutes of virtual time."""
-    lines: list[Series] = []
-    for k, (name, line) in enumerate(timelines.items()):
-        if len(line) > 1:
-            times = [t for at in [*(t for t, _ in line[1:]), end] for t in (at, at)]
-            x, y = [line[0][0], *times[:-1]], [s for _, s in line for s in (s, s)]
-            lines.append(Series(name, [t / 60.0 for t in x], y, COLOURS[k % len(COLOURS)]))
-    if not lines:
-        return []
-    caption = (
-        "How long the policy waits for reports before it asks others: longer after silence, shorter after quiet rounds."
-    )
-    return [figure(line_chart([thinned(line) for line in lines], "virtual minutes", "seconds"), caption)]
-
-
-def _speeds(tasks: Tasks, clients: int) -> list[str]:
-    """Whether those who are fast take part more, as far as speeds are known."""
-    picture = speed_picture(tasks, clients)
-    return [figure(picture, speed_caption(tasks, clients))] if picture else []
-
-
-def _rounds(events: list[Event], tasks: Tasks) -> list[str]:
-    """Two rounds, looked at closely."""
-    pictures = anatomy_figures(events, tasks)
-    return ["<h2>Inside a round</h2>", *pictures] if pictures else []
-
-
-def _failed(reasons: dict[str, int]) -> list[str]:
-    """Why rounds made no model, most frequent first."""
-    if not reasons:
-        return []
-    rows = [[reason, f"{times}"] for reason, times in reasons.items()]
-    return ["<h2>Rounds that failed</h2>", table(["reason", "rounds"], rows, words=[0])]
-
-
-def _private(found: dict[str, Any] | None) -> list[str]:
-    """What is claimed about privacy, and whether it is more than a study."""
-    if not found:
-        return []
-    kind = (
-        "a study: its noise comes from the seed" if found["noise_from"] == "seed" else "its noise comes from a secret"
-    )
-    said = f"Epsilon {_said(found['epsilon'])} at delta {_said(found['delta'])} ({found['mechanism']}; {kind}): {found['claim']}."
-    return ["<h2>Privacy</h2>", f"<p>{escape(said)}</p>"]
-
-
-def _computed(remarks: Sequence[str]) -> list[str]:
-    """What the journal remarks about how the run was carried out; it has no influence on what happened."""
-    if not remarks:
-        return []
-    items = "".join(f"<li>{escape(remark)}</li>" for remark in remarks)
-    return ["<h2>How it was computed</h2>", f"<ul>{items}</ul>"]
-
-
-def _said(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{k} {_said(v)}" for k, v in value.items())
-    return f"{value:,.4g}" if isinstance(value, float) else str(value)

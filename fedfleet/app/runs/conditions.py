@@ -66,12 +66,12 @@ class Conditions:
         return Form(self.form, self.form_threads, self.seconds)
 
 
-def conditions_here(setup: Setup) -> Conditions:
-    """How a run of this spec computes on this machine; the stacked form is measured."""
+def conditions_here(setup: Setup, form: Form | None = None) -> Conditions:
+    """How a run of this spec computes on this machine; the stacked form is measured unless it is given."""
     run = setup.spec.run
     asked = {name: run[name] for name in _ADOPTED}
     if run["execute"] == "stacked":
-        form = fastest_form(setup.spec, setup.task)
+        form = form or fastest_form(setup.spec, setup.task)
         chosen = {"form": form.name, "form_threads": form.threads, "seconds": form.seconds}
     else:
         inside = run["ray_execute"] if run["execute"] == "ray" else "inline"

@@ -6,6 +6,7 @@ labels and owners, data.safetensors the inputs where they are copied, code/ the 
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -28,6 +29,7 @@ from fedfleet.core.trees import Array, Tree, content_hash
 from fedfleet.runtime.files import Damaged, load_tree, save_tree, write_whole
 
 FOLDER = "own"
+_DIGITS = 16  # of a hash, in the name of a file
 _MANIFEST_BYTES, _SOURCE_BYTES = 4 << 20, 16 << 20  # larger ones are nobody's
 _HASH = re.compile(r"[0-9a-f]{64}")
 _MOST_CLASSES = 1 << 20
@@ -213,6 +215,23 @@ def read_arrays(path: str | Path, most: int | None = None) -> list[Array]:
         SafetensorError,
     ) as wrong:
         raise BadInput(f"data: cannot read arrays x and y (and perhaps owner) from {path}: {wrong}") from None
+
+
+def write_arrays(folder: Path, data: Any) -> Path:
+    """Write inputs, labels and perhaps owners as `read_arrays` reads them, once for the same content: its hash is in the name."""
+    tree = laid_out(data)
+    path = arrays_file(folder, tree)
+    if not path.is_file():
+        draft = io.BytesIO()
+        arrays: dict[str, Any] = {**tree}
+        np.savez(draft, **arrays)
+        write_whole(path, draft.getvalue())
+    return path
+
+
+def arrays_file(folder: Path, tree: Tree) -> Path:
+    """Where `write_arrays` keeps such arrays."""
+    return folder / f"data-{sha256(json.dumps(sorted(hashes_of(tree).items())))[:_DIGITS]}.npz"
 
 
 def laid_out(data: Any) -> Tree:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.assemble import Setup, assemble, doubts, executing
 from fedfleet.app.runs.conditions import (
@@ -47,6 +48,9 @@ from fedfleet.runtime.seals import SEAL, begun_otherwise, identity, kind_of
 from fedfleet.runtime.signing import load_private_key
 from fedfleet.runtime.simulate import Hear, simulate
 
+if TYPE_CHECKING:
+    from fedfleet.runtime.executors.stacked.forms import Form
+
 Watch = Callable[[Sequence[Event]], None]
 
 
@@ -56,6 +60,20 @@ class Listeners:
 
     watch: Watch | None = None
     hear: Hear | None = None
+
+
+Executing = Callable[[Setup, "Form | None"], AbstractContextManager[Executor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """How a run gets its executor: `executing` opens it; `form` is that of new stacks where it is known already."""
+
+    executing: Executing = executing
+    form: Form | None = None
+
+
+OWN_KERNEL = Kernel()
 
 
 def perform(
@@ -69,25 +87,27 @@ def perform(
     trust: str | None = None,
     key: Path | None = None,
     conditions: Conditions | None = None,
+    kernel: Kernel = OWN_KERNEL,
 ) -> Finished:
     """Run a spec in a folder; with `resume`, go on from the last checkpoint there. `key` signs the finished run.
 
     `own` is the task that a person gave; a folder's own one is taken up by itself, its code only if `trust` is its hash. A new
-    run computes under these `conditions`, those of another run, instead of finding out what is fastest here.
+    run computes under these `conditions`, those of another run, instead of finding out what is fastest here. `kernel` brings the
+    executor, where runs share one.
     """
     if key is not None:
         load_private_key(key)  # before anything is trained
     listeners = Listeners(watch, hear)
     if resume and (out / "spec.toml").is_file():
         with locked(out):
-            return _resumed(spec, out, own, trust, listeners, key)
+            return _resumed(spec, out, own, trust, listeners, key, kernel)
     refuse_taken(out, resume=resume)
     setup = _assembled(spec, own)  # before anything is written: a spec that cannot run leaves no trace
     warn(doubts(setup))
     make_folder(out)
     with locked(out):
         refuse_taken(out, resume=resume)  # someone else may have taken it meanwhile
-        return _begun(setup, own, out, listeners, key, conditions)
+        return _begun(setup, own, out, listeners, key, kernel, conditions)
 
 
 def _assembled(spec: Spec, own: Own | None) -> Setup:
@@ -97,18 +117,24 @@ def _assembled(spec: Spec, own: Own | None) -> Setup:
 
 
 def _begun(
-    setup: Setup, own: Own | None, out: Path, listeners: Listeners, key: Path | None, given: Conditions | None = None
+    setup: Setup,
+    own: Own | None,
+    out: Path,
+    listeners: Listeners,
+    key: Path | None,
+    kernel: Kernel,
+    given: Conditions | None = None,
 ) -> Finished:
     write_spec(setup.spec, out)
     if own is not None and own.given.model is not None:
         keep(own, out, setup.spec.training_seed)
-    conditions = given or conditions_here(setup)
+    conditions = given or conditions_here(setup, kernel.form)
     keep_conditions(out, conditions)
-    return _ended(setup, own, conditions, out, listeners, key)
+    return _ended(setup, own, conditions, out, listeners, key, kernel)
 
 
 def _resumed(
-    spec: Spec, out: Path, own: Own | None, trust: str | None, listeners: Listeners, key: Path | None
+    spec: Spec, out: Path, own: Own | None, trust: str | None, listeners: Listeners, key: Path | None, kernel: Kernel
 ) -> Finished:
     check_same_spec(spec, out)
     if (out / "aggregates").is_dir() and not _keeps_its_own(out):
@@ -122,7 +148,7 @@ def _resumed(
         return finished(out)
     if not (out / "run.db").is_file():  # stopped before its first event: nothing is lost by beginning again
         own = own or reopened(out, spec, trust)
-        return _begun(_assembled(spec, own), own, out, listeners, key)
+        return _begun(_assembled(spec, own), own, out, listeners, key, kernel)
     wrong = begun_otherwise(out, journals.identity_of(out / "run.db"))
     if wrong is not None:
         raise BadInput(f"{out}: {wrong}; put it back, or begin again in another folder")
@@ -134,14 +160,20 @@ def _resumed(
     own = own or reopened(out, spec, trust)
     setup = _assembled(spec, own)
     refuse_other_weights(out, kept, setup)
-    return _ended(setup, own, kept, out, listeners, key)
+    return _ended(setup, own, kept, out, listeners, key, kernel)
 
 
 def _ended(
-    setup: Setup, own: Own | None, conditions: Conditions, out: Path, listeners: Listeners, key: Path | None
+    setup: Setup,
+    own: Own | None,
+    conditions: Conditions,
+    out: Path,
+    listeners: Listeners,
+    key: Path | None,
+    kernel: Kernel,
 ) -> Finished:
     start = time.perf_counter()
-    written, params = _simulate_in(setup, conditions, out, listeners)
+    written, params = _simulate_in(setup, conditions, out, listeners, kernel)
     seconds = time.perf_counter() - start
     own = None if own is None else replace(own, task=setup.task)  # as the algorithm trained it
     judge = partial(judged, own, params)
@@ -149,10 +181,10 @@ def _ended(
 
 
 def _simulate_in(
-    setup: Setup, conditions: Conditions, out: Path, listeners: Listeners
+    setup: Setup, conditions: Conditions, out: Path, listeners: Listeners, kernel: Kernel
 ) -> tuple[Written, dict[str, Any]]:
     limit, noising = setup.spec.run["memory_mb"] << 20, noising_of(conditions.noise, out)
-    with executing(setup, conditions.stacked_form()) as execute:
+    with kernel.executing(setup, conditions.stacked_form()) as execute:
         journal, back = _taken_up(setup, execute, out, limit, noising)
         try:
             for note in execute.notes if back.sim is None else ():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,21 @@ def with_words(table: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
 
     A word that changes `use` replaces the part: what the table said about the one before goes.
     """
+    return _set(table, map(_word, words))
+
+
+def with_values(table: dict[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with values set under dotted keys, by the rules of `with_words`.
+
+    >>> with_values({"pace": {"use": "readiness", "cohort": 4}}, {"pace.use": "deadline", "pace.seconds": 60.0})
+    {'pace': {'use': 'deadline', 'seconds': 60.0}}
+    """
+    return _set(table, ((key, _path(key, key), value) for key, value in values.items()))
+
+
+def _set(table: dict[str, Any], settings: Iterable[tuple[str, list[str], Any]]) -> dict[str, Any]:
     table = copy.deepcopy(table)
-    for word, key, value in sorted(map(_word, words), key=lambda w: _depth(w[1])):
+    for word, key, value in sorted(settings, key=lambda w: _depth(w[1])):
         place = table
         *path, last = key
         for part in path:
@@ -50,18 +63,24 @@ def with_words(table: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
                 raise BadInput(f"{word!r}: {part!r} holds a value, not a table, so it has no key to set")
         if last == "use" and place.get("use", DEFAULTS.get(".".join(path))) != value:
             place.clear()  # another part: the settings of the one before are none of its own
-        place[last] = value
+        place[last] = copy.deepcopy(value)
     return table
 
 
 def _word(word: str) -> tuple[str, list[str], Any]:
     key, equals, text = word.partition("=")
-    if not equals or not all(key.split(".")):
-        raise BadInput(f"{word!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
+    path = _path(key, word) if equals else _path("", word)
     try:
-        return word, key.split("."), tomllib.loads(f"v = {text}")["v"]
+        return word, path, tomllib.loads(f"v = {text}")["v"]
     except (ValueError, KeyError, RecursionError):
-        return word, key.split("."), text
+        return word, path, text
+
+
+def _path(key: str, word: str) -> list[str]:
+    path = key.split(".")
+    if not all(path):
+        raise BadInput(f"{word!r} is not an override; write KEY=VALUE, for example pace.cohort=20")
+    return path
 
 
 def _depth(key: list[str]) -> int:

@@ -4,6 +4,7 @@
 VERBS: dict[str, str] = {
     "demo": "fedfleet.app.verbs.demo:demo",
     "run": "fedfleet.app.verbs.run:run",
+    "study": "fedfleet.app.verbs.study:study",
     "report": "fedfleet.app.verbs.report:report",
     "compare": "fedfleet.app.verbs.compare:compare",
     "explain": "fedfleet.app.verbs.explain:explain",

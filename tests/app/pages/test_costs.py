@@ -1,5 +1,7 @@
 """What a run cost."""
 
+import re
+
 from fedfleet.app.pages.costs import costs
 
 
@@ -22,9 +24,9 @@ MEASURES = {
 def test_used_and_thrown_away_stand_beside_each_other_and_add_up():
     text = "".join(costs(MEASURES))
     assert "For nothing: 10.0 % of the bytes and 25.0 % of the energy." in text
-    rows = [line.split("</td><td>") for line in text.split("<tr><td>")[1:]]
+    rows = [re.findall(r"<td[^>]*>([^<]*)</td>", line) for line in text.split("<tr>")[2:]]
     assert [line[0] for line in rows] == ["used", "too late, given up", "all"], "what never happened has no row"
-    assert rows[2][1] == "4" and rows[2][2] == "1.3 min" and rows[2][5].startswith("1 kJ")
+    assert rows[2][1] == "4" and rows[2][2] == "1.3 min" and rows[2][5] == "1 kJ"
     assert "carbon" not in text and "not known" not in text
 
 
@@ -48,6 +50,12 @@ def test_probes_carbon_and_the_unknown_are_told():
         and "12 g of carbon dioxide" in text
         and "What 2 of the tasks took is not known" in text
     )
+
+
+def test_a_run_that_wasted_nothing_does_not_speak_of_waste():
+    clean = {**MEASURES, "bytes_wasted": {"down": 0.0, "up": 0.0}, "energy": {**MEASURES["energy"], "useful": 1000.0}}
+    text = "".join(costs({**clean, "fates": {"folded": MEASURES["fates"]["folded"]}}))
+    assert "For nothing" not in text and text.count("<tr>") == 2, "nor is one row added up"
 
 
 def test_measures_without_costs_have_no_section():

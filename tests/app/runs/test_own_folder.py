@@ -9,6 +9,7 @@ import pytest
 from fedfleet.app.runs.code import Entry
 from fedfleet.app.runs.own_folder import (
     Kept,
+    arrays_file,
     content_of,
     hashes_of,
     laid_out,
@@ -16,6 +17,7 @@ from fedfleet.app.runs.own_folder import (
     load_source,
     read_arrays,
     save,
+    write_arrays,
 )
 from fedfleet.core.errors import BadInput, RunFailed
 
@@ -83,6 +85,17 @@ def test_a_file_that_unpacks_to_more_than_the_data_is_refused(tmp_path):
     assert zipfile.ZipFile(tmp_path / "a.npz").infolist()[0].compress_size < 10_000
     with pytest.raises(RunFailed, match="more than the data"):
         read_arrays(tmp_path / "a.npz", most=100_000)
+
+
+def test_arrays_are_written_once_for_their_content_and_read_back_the_same(tmp_path):
+    data = (np.arange(6.0).reshape(3, 2), [0, 1, 1], np.array(["b", "a", "b"], dtype=object))
+    path = write_arrays(tmp_path, data)
+    assert path == arrays_file(tmp_path, laid_out(data))
+    again = laid_out(read_arrays(path))
+    assert hashes_of(again) == hashes_of(laid_out(data))
+    made = path.stat().st_mtime_ns
+    assert write_arrays(tmp_path, data) == path and path.stat().st_mtime_ns == made
+    assert write_arrays(tmp_path, (data[0] + 1, data[1])) != path
 
 
 def test_arrays_are_laid_out_as_tasks_hold_them():

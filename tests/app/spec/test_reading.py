@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.spec import load_spec, with_words
+from fedfleet.app.spec import load_spec, with_values, with_words
 from fedfleet.core.errors import BadInput
 
 
@@ -79,3 +79,18 @@ def test_numbers_with_thousands_of_digits_are_no_numbers(tmp_path):
     with pytest.raises(BadInput, match="not valid TOML"):
         load_spec(path)
     assert with_words({}, [f"seed={'9' * 5000}"])["seed"] == "9" * 5000
+
+
+def test_values_under_dotted_keys_follow_the_rules_of_words():
+    table = {"pace": "readiness", "stop": {"rounds": 3}}
+    values = {"pace.cohort": 4, "stop.rounds": 5, "world.split": [1, 0, 0]}
+    words = ["pace.cohort=4", "stop.rounds=5", "world.split=[1, 0, 0]"]
+    assert with_values(table, values) == with_words(table, words)
+    assert table == {"pace": "readiness", "stop": {"rounds": 3}}, "what was given stays as it is"
+    shared = [1, 2]
+    with_values({}, {"world.split": shared})["world"]["split"].append(3)
+    assert shared == [1, 2]
+    with pytest.raises(BadInput, match=r"'pace\.\.seconds' is not an override"):
+        with_values({}, {"pace..seconds": 3})
+    with pytest.raises(BadInput, match="'rounds' holds a value, not a table"):
+        with_values(table, {"stop.rounds.more": 1})

@@ -151,7 +151,7 @@ def test_so_is_the_model_and_not_only_the_draw_that_is_shipped(real):
 
 
 @needs_data
-@pytest.mark.parametrize("semantics", ["released", "paper"])
+@pytest.mark.parametrize("semantics", ["paper", pytest.param("released", marks=pytest.mark.soak)])
 def test_samples_of_states_are_as_hard_as_those_of_the_real_ones(real, semantics):
     goal = builtin_likeness.state_values(real[1], real[0], semantics, builtin_likeness.SEEDS)
     ours = builtin_likeness.state_values(

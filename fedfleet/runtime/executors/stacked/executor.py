@@ -60,20 +60,24 @@ def stacked(
     A model that cannot be merged is trained by the loop. The data stay on the device if they fit into `room` bytes
     (default: half of what is free there); else every stack brings its own rows along.
     """
-    where = open_place(task, device=device, threads=threads, form=form, tf32=tf32, graphs=graphs, room=room)
+    return executor_at(open_place(task, device=device, threads=threads, form=form, tf32=tf32, graphs=graphs, room=room))
+
+
+def executor_at(where: Place) -> Executor:
+    """The executor of a task that has its place already."""
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
         ready: dict[int, Report] = {}
         for places, group, ended in _trained(where, jobs):
             ready |= zip(places, reports(group, ended), strict=True)
-        ready |= _literally(where, jobs)
+        ready |= trained_literally(where, jobs)
         yield from (ready[i] for i in range(len(jobs)))
 
     def fold(jobs: Sequence[Job], contexts: Sequence[Context], rule: Fold, server: ServerState) -> Folded:
         return fold_jobs(where, jobs, contexts, rule, server)
 
     def evaluate(trials: Sequence[Trial]) -> Iterable[Score]:
-        return score_trials(where.judge, where.twins, where.x, where.y, trials, where.device, task.loss)
+        return score_trials(where.judge, where.twins, where.x, where.y, trials, where.device, where.task.loss)
 
     def remarks() -> tuple[str, ...]:
         waste = 1.0 - where.real / where.computed if where.computed else 0.0
@@ -91,7 +95,7 @@ def refuses(local: Any) -> str | None:
     return None if isinstance(local, LocalPass) else "their pass is an opaque function"
 
 
-def _literally(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
+def trained_literally(where: Place, jobs: Sequence[Job]) -> dict[int, Report]:
     """What stacks refuse is trained by inline, and remarked."""
     mine = [i for i, job in enumerate(jobs) if refuses(job.local)]
     if not mine:
@@ -266,7 +270,7 @@ def fold_jobs(
                 memory.append((begun.job.task, begun.job.client, resident(kept, c)))
     if sums.full:  # who is refused then depends on the order of the tasks, which stacks do not keep
         return _fold_reports(where, jobs, contexts, fold, server)
-    other = _literally(where, jobs)
+    other = trained_literally(where, jobs)
     literal = fold_in_order(fold, server, list(other.values()), [contexts[i] for i in other]) if other else None
     if literal is not None:
         rejected += literal.rejected
@@ -299,7 +303,7 @@ def _fold_reports(
 ) -> Folded:
     """The same by way of reports, in the order of the tasks."""
     ready = {i: r for p, g, e in _trained(where, jobs) for i, r in zip(p, reports(g, e), strict=True)}
-    ready |= _literally(where, jobs)
+    ready |= trained_literally(where, jobs)
     return fold_in_order(fold, server, [ready[i] for i in range(len(jobs))], contexts)
 
 

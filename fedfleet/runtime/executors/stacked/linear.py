@@ -20,6 +20,8 @@ from torch import nn
 
 from fedfleet.runtime.executors.stacked.moving import Move
 
+IN_CACHE = 1 << 14  # weights of one client
+
 
 @dataclass(slots=True)
 class Stack:
@@ -72,6 +74,11 @@ class FusedStep(torch.autograd.Function):
         down = leaf.back(grad) if ctx.needs_input_grad[0] else None
         leaf.move(x, grad)
         return down, None, None
+
+
+def keeps_past(out: int, width: int, rank: int, *, on_cpu: bool) -> bool:
+    """Is a sum of this rank worth keeping instead of the weights? Small ones lie in a processor's cache anyway."""
+    return 0 < rank * (out + width) <= out * width and not (on_cpu and out * width < IN_CACHE)
 
 
 class Linear(nn.Module):
@@ -157,7 +164,7 @@ class Linear(nn.Module):
         stack, move = self.stack, self._move
         rank = stack.steps * x.shape[1]
         # Where clients leave early, only plain steps can go on from settled weights: nothing else remembers its velocity.
-        if 0 < rank * (out + width) <= out * width and (move.plain or stack.even):
+        if keeps_past(out, width, rank, on_cpu=x.device.type == "cpu") and (move.plain or stack.even):
             self.past = Past(x.new_empty(clients, rank, width), x.new_empty(clients, rank, out))
         else:
             self.weight = self.weight.contiguous()

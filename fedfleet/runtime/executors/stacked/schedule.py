@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedfleet.core.parts import Job
-from fedfleet.core.passes import BatchPlan
+from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Ints
-from fedfleet.core.rng import orders
+from fedfleet.core.rng import Seeds, orders
 from fedfleet.core.room import check_room
 from fedfleet.runtime.executors.client_half import Begun
 from fedfleet.runtime.executors.inline import STAGE
@@ -55,18 +55,34 @@ def lengths(plan: BatchPlan, jobs: Sequence[Job]) -> Ints:
     return np.where(n == 0, 0, np.where(limit > 0, limit, plan.epochs * -(-n // plan.size)))
 
 
+def width_of(plan: BatchPlan, jobs: Sequence[Job]) -> int:
+    """How wide the batches of a stack of these jobs are, padding included."""
+    return max(1, max((min(len(job.rows), plan.size) for job in jobs), default=1))
+
+
+def work_of(jobs: Sequence[Job], local: LocalPass) -> tuple[int, int]:
+    """Samples that go through all stages of a stack of these jobs, with padding and without."""
+    computed = real = 0
+    n = np.array([len(job.rows) for job in jobs], np.int64)
+    for plan in (stage.batches for stage in local.work()):
+        steps, epoch = lengths(plan, jobs), -(-n // plan.size)
+        computed += int(steps.sum()) * width_of(plan, jobs)
+        real += int((steps // epoch * n + np.minimum(steps % epoch * plan.size, n)).sum())
+    return computed, real
+
+
 def plan_stage(jobs: Sequence[Job], plan: BatchPlan, stage: int = 0) -> Schedule:
     """The batches of a stack laid out by step, the same batches as `inline.batches` walks through."""
     n = np.array([len(job.rows) for job in jobs], np.int64)
     length = lengths(plan, jobs)
     order = np.argsort(-length, kind="stable")
-    steps, width = int(length.max(initial=0)), int(np.minimum(n, plan.size).max(initial=1))
+    steps, width = int(length.max(initial=0)), width_of(plan, jobs)
     check_room(
-        8.0 * steps * len(jobs) * max(width, 1),
+        8.0 * steps * len(jobs) * width,
         f"a stack of {len(jobs)} clients with {steps:,} steps each",
         'take fewer epochs or steps, or run.execute = "inline"',
     )
-    rows = np.zeros((steps, len(jobs), max(width, 1)), np.int64)
+    rows = np.zeros((steps, len(jobs), width), np.int64)
     sizes = np.zeros((steps, len(jobs)), np.int64)
     place = np.empty(len(jobs), np.int64)
     place[order] = np.arange(len(jobs))
@@ -82,9 +98,9 @@ def _fill(rows: Ints, sizes: Ints, jobs: list[Job], place: Ints, length: Ints, s
     n = len(jobs[0].rows)
     per_epoch, width = -(-n // size), min(n, size)
     keys, tasks = np.array([j.key for j in jobs], np.uint64), np.array([j.task for j in jobs], np.int64)
-    own = np.stack([j.rows for j in jobs])
+    own, seeds = np.stack([j.rows for j in jobs]), seeds_of(jobs)
     for epoch in range(-(-int(length.max()) // per_epoch)):
-        drawn = orders(jobs[0].seed, keys, tasks, epoch + STAGE * stage, n)
+        drawn = orders(seeds, keys, tasks, epoch + STAGE * stage, n)
         shuffled = np.take_along_axis(own, drawn, axis=1)
         for k in range(per_epoch):
             t = epoch * per_epoch + k
@@ -96,6 +112,12 @@ def _fill(rows: Ints, sizes: Ints, jobs: list[Job], place: Ints, length: Ints, s
             rows[t, at] = batch[:, :1]
             rows[t, at, : batch.shape[1]] = batch
             sizes[t, at] = batch.shape[1]
+
+
+def seeds_of(jobs: Sequence[Job]) -> Seeds:
+    """The seed of all these jobs; one for each where they come from several runs."""
+    first = jobs[0].seed
+    return first if all(job.seed == first for job in jobs) else [job.seed for job in jobs]
 
 
 def chunks(group: Sequence[Begun], places: Sequence[int], most: int) -> Iterator[list[int]]:

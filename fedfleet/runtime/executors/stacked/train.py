@@ -13,7 +13,7 @@ from fedfleet.core.passes import SECOND, Batch, Carried, Drift, LocalPass
 from fedfleet.runtime.executors.client_half import Tallies
 from fedfleet.runtime.executors.inline import STAGE, split
 from fedfleet.runtime.executors.stacked.moving import Move, fused_rule
-from fedfleet.runtime.executors.stacked.schedule import Schedule
+from fedfleet.runtime.executors.stacked.schedule import Schedule, seeds_of
 from fedfleet.runtime.executors.stacked.twin import Tensors, Twin
 from fedfleet.tasks.dropout import addresses
 
@@ -91,7 +91,7 @@ def step_addresses(twin: Twin, plan: Schedule, device: torch.device) -> torch.Te
         return None
     jobs = plan.jobs
     keys, tasks = np.array([j.key for j in jobs], np.uint64), np.array([j.task for j in jobs])
-    found = [addresses(jobs[0].seed, keys, tasks, t + STAGE * plan.stage) for t in range(len(plan.rows))]
+    found = [addresses(seeds_of(jobs), keys, tasks, t + STAGE * plan.stage) for t in range(len(plan.rows))]
     return torch.from_numpy(np.stack(found)).to(device)
 
 

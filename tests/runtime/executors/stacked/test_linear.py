@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedfleet.learn.zoo import fedavg, fedprox
+from fedfleet.runtime.executors.stacked import linear
 from fedfleet.runtime.executors.stacked.linear import Linear, Stack
 from fedfleet.runtime.executors.stacked.moving import Move
 from tests.runtime.executors.cohorts import compare, dense, small_task
@@ -82,8 +83,9 @@ MOVES = {
 
 
 @pytest.mark.parametrize("rule", MOVES)
-def test_a_shared_beginning_and_steps_kept_apart_come_to_the_weights_of_their_own(rule):
+def test_a_shared_beginning_and_steps_kept_apart_come_to_the_weights_of_their_own(rule, monkeypatch):
     """The low rank way against the plain way, on outputs, gradients of the input, and the weights at the end."""
+    monkeypatch.setattr(linear, "IN_CACHE", 0)  # so few weights would lie in a cache
     begun, bias = drawn(1, OUT, WIDTH), drawn(CLIENTS, OUT)
     ends, seen = [], []
     for weight in (begun.expand(CLIENTS, OUT, WIDTH), begun.repeat(CLIENTS, 1, 1)):
@@ -117,3 +119,11 @@ def test_a_frozen_leaf_or_one_that_is_used_twice_does_not_move_itself():
     leaf.alone = True
     with torch.no_grad():  # nothing moves while a model is judged
         assert not leaf.stack.moves(leaf)
+
+
+def test_a_past_is_kept_where_it_is_smaller_than_weights_that_do_not_lie_in_a_cache():
+    assert linear.keeps_past(200, 144, 60, on_cpu=True)
+    assert not linear.keeps_past(200, 144, 90, on_cpu=True), "the weights are smaller"
+    assert not linear.keeps_past(64, 64, 10, on_cpu=True), "the weights lie in a cache"
+    assert linear.keeps_past(64, 64, 10, on_cpu=False)
+    assert not linear.keeps_past(200, 144, 0, on_cpu=True), "nobody knows how many steps there are"

@@ -1,0 +1,139 @@
+"""Scales and axes: round numbers, shares with one per cent sign, and time in units that people use."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedfleet.app.pages.charts.drawing import Sheet, line, text
+from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.times import even, moments
+
+Ticks = list[tuple[str, float]]  # (what is said, where)
+DECADES = 100.0  # a span of time over more than this is drawn on a logarithmic axis
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """From data to pixels, linear or logarithmic; what lies outside is moved to the edge of a logarithmic one."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    log: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.log:
+            value, low, high = math.log(min(max(value, low), high)), math.log(low), math.log(high)
+        share = (value - low) / ((high - low) or 1.0)
+        return self.start + share * (self.end - self.start)
+
+
+def ticks(low: float, high: float, count: int = 5) -> list[float]:
+    """Round numbers between two limits.
+
+    >>> ticks(0, 1)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    raw = (high - low) / count or 1.0
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = min((m * power for m in (1, 2, 5, 10)), key=lambda s: abs(s - raw))
+    first = math.ceil(low / step - 1e-9)
+    return [round(i * step, 12) for i in range(first, math.floor(high / step + 1e-9) + 1)]
+
+
+def number(value: float) -> str:
+    """A tick's number without needless digits.
+
+    >>> number(12_000.0), number(0.25), number(3.0)
+    ('12,000', '0.25', '3')
+    """
+    return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:g}"
+
+
+def above(value: float, count: int = 4) -> float:
+    """The round number at which an axis from 0 ends, so that it holds this value.
+
+    >>> above(0.65), above(7), above(0)
+    (0.8, 8.0, 1.0)
+    """
+    if value <= 0:
+        return 1.0
+    found = ticks(0, value, count)
+    step = found[1] - found[0] if len(found) > 1 else value
+    return float(f"{math.ceil(value / step - 1e-9) * step:.12g}")
+
+
+def numbers(high: float, count: int = 4, *, whole: bool = True) -> Ticks:
+    """Numbers from 0 up; only whole ones where halves mean nothing."""
+    return [(number(t), t) for t in ticks(0, high, count) if not whole or t == int(t)]
+
+
+def shares(high: float = 1.0, count: int = 4) -> Ticks:
+    """Shares of one as per cent; the topmost alone carries the sign.
+
+    >>> shares(0.4, 2)
+    [('0', 0.0), ('20', 0.2), ('40 %', 0.4)]
+    """
+    found = ticks(0, high, count)
+    return [(f"{100 * t:.3g}{' %' if t == found[-1] else ''}", t) for t in found]
+
+
+def time_scale(last: float, start: float, end: float, *, first: float = 0.0) -> Scale:
+    """Virtual time: linear from 0, logarithmic if the times from `first` to `last` span more than two decades."""
+    if first > 0 and last > DECADES * first:
+        return Scale(first, last, start, end, log=True)
+    return Scale(0.0, last or 1.0, start, end)
+
+
+_PLAIN: Ticks = [
+    ("10 s", 10.0), ("1 min", 60.0), ("5 min", 300.0), ("20 min", 1200.0), ("1 h", 3600.0), ("4 h", 14400.0), ("1 day", 86400.0),
+    ("4 days", 345600.0), ("20 days", 1728000.0), ("100 days", 8640000.0), ("1 year", 31536000.0),
+]  # fmt: skip
+
+
+def time_ticks(x: Scale, sheet: Sheet) -> Ticks:
+    """Moments of such a scale."""
+    if not x.log:
+        return [(said if at else "start", at) for said, at in even(x.low, x.high, 4 if sheet.slim else 7)]
+    found = [(said, at) for said, at in _PLAIN if x.low <= at <= x.high]
+    return found if len(found) >= 3 else moments(x.low, x.high, 4 if sheet.slim else 8)
+
+
+def left_axis(y: Scale, marks: Ticks, start: float, end: float) -> list[str]:
+    """Hairlines across, with their numbers at the left; the lowest is the axis itself if it is 0."""
+    found = list[str]()
+    for said, value in marks:
+        at = y(value)
+        found.append(line(start, at, end, at, "axis" if value == y.low == 0 else "grid"))
+        found.append(text(start - 7, at + 4, said, anchor="end"))
+    return found
+
+
+def foot_axis(x: Scale, marks: Ticks, base: float, label: str = "", *, rule: bool = True) -> list[str]:
+    """The axis at the foot with ticks; words that would run into those before them or leave the sheet are moved or left out."""
+    found = [line(x.start, base, x.end, base, "axis")] if rule else []
+    taken, edge = -math.inf, x.end + 12
+    for said, value in marks:
+        at, wide = x(value), width_of(said)
+        found.append(line(at, base, at, base + 5, "axis"))
+        place, anchor = (at, "middle") if at + wide / 2 <= edge else (edge, "end")
+        left = place - wide / 2 if anchor == "middle" else place - wide
+        if left > taken:
+            found.append(text(place, base + 19, said, anchor=anchor))
+            taken = left + wide + 6
+    return [*found, text(x.end, base + 37, label, anchor="end")]
+
+
+def reference(y: Scale, value: float, said: str, start: float, end: float, *, above_line: bool = True) -> list[str]:
+    """A dotted line across, named on the line at its left end: there lines that rise have not come yet."""
+    at = y(value)
+    return [line(start, at, end, at, "ref"), text(start + 6, at - 5 if above_line else at + 15, said, "halo ink")]
+
+
+def room_for(marks: Sequence[tuple[str, float]]) -> float:
+    """How much room the numbers of a left axis need."""
+    return max([*(width_of(said) for said, _ in marks), 20.0]) + 9

@@ -1,0 +1,85 @@
+"""Lying bars: one length or several parts each, hatched where work was thrown away, with words above or beside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, text
+from fedfleet.app.pages.charts.labels import width_of
+
+_BAR = 17.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a bar: its length, how it is painted (a kind of a box), and what stands in it if there is room."""
+
+    value: float
+    kind: str
+    said: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A named bar; `said` stands behind its end, `note` at the right of its name (below the bar on phones).
+
+    `colour` of the name: 0 is ink, 1 to 5 that of a series.
+    """
+
+    name: str
+    parts: Sequence[Part]
+    said: str = ""
+    note: str = ""
+    colour: int = 0
+
+
+def bars(rows: Sequence[Bar], sheet: Sheet, *, beside: bool = False, most: float | None = None) -> Drawing:
+    """Bars on one scale. `beside`: names stand at the left on wide sheets, else above; `most`: the value that fills the sheet."""
+    longest = most or max((sum(p.value for p in row.parts) for row in rows), default=1.0) or 1.0
+    left = (
+        max((width_of(row.name, strong=True) for row in rows), default=0.0) + 14 if beside and not sheet.slim else 0.0
+    )
+    tail = max((width_of(row.said, strong=True) for row in rows), default=0.0)
+    room = sheet.width - left - (tail + 10 if tail else 0.0)
+    found, y = list[str](), 0.0
+    for row in rows:
+        found += [text(0, y + 13, row.name, _kind(row))] if left else _above(row, y, sheet)
+        top = y if left else y + 19
+        found += _bar(row, left, top, room / longest, sheet)
+        below = row.note if sheet.slim and not left else ""
+        found.append(text(0, top + _BAR + 15, below))
+        y = top + _BAR + (9 if left else 26 if below else 12)
+    return Drawing(sheet.width, max(y, 1.0), found)
+
+
+def _above(row: Bar, y: float, sheet: Sheet) -> list[str]:
+    note = "" if sheet.slim else row.note
+    return [text(0, y + 13, row.name, _kind(row)), text(sheet.width, y + 13, note, anchor="end")]
+
+
+def _kind(row: Bar) -> str:
+    return f"t{row.colour}" if row.colour else "strong"
+
+
+def _bar(row: Bar, left: float, top: float, scale: float, sheet: Sheet) -> list[str]:
+    found, at = list[str](), left
+    for part in row.parts:
+        wide = part.value * scale
+        if part.value <= 0:
+            continue
+        found.append(box(at, top, max(wide - 0.8, 0.8), _BAR, part.kind, "" if sheet.slim else part.title))
+        if part.said and width_of(part.said, strong=True) + 12 <= wide:
+            found.append(_inside(part, at, top))
+        at += wide
+    return [*found, text(at + 8, top + 13, row.said, "strong")]
+
+
+def _inside(part: Part, at: float, top: float) -> str:
+    """Words on a fill; on hatching they get paper behind them."""
+    if part.kind == "late-area":
+        wide = width_of(part.said) + 6
+        return box(at + 4, top + 2, wide, _BAR - 4, "ap") + text(at + 7, top + 13, part.said, "ink")
+    kinds = {"a6": "on6", "aw": "ink"}
+    return text(at + 7, top + 13, part.said, kinds.get(part.kind, "on" if "pale" not in part.kind else "ink"))

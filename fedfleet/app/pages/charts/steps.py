@@ -1,0 +1,195 @@
+"""Step lines over time, rounds or bytes: nothing is learnt between two evaluations; bands for seeds; labels on the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.app.pages.charts.axes import (
+    Scale,
+    Ticks,
+    above,
+    foot_axis,
+    left_axis,
+    reference,
+    room_for,
+    shares,
+    time_scale,
+    time_ticks,
+)
+from fedfleet.app.pages.charts.axes import numbers as numbers_up_to
+from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, dot, line, text
+from fedfleet.app.pages.charts.labels import ROW, Flag, apart, flags, width_of
+
+MOST = 1500  # points of a line that are drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A named step line: `y` holds from its `x` to the next; `low` and `high` are the band of its seeds.
+
+    `colour` is 1 to 5; `thin` tells apart what shares a colour, and ends in a hollow dot; `said` is its label (its name if empty).
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: int = 1
+    thin: bool = False
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    said: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.said or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """What steps are drawn on: shares of one or plain numbers upwards; virtual time, or numbers with a `label`, to the right.
+
+    `refs` are dotted lines (value, name); `shade` is a part of the x axis that the reader should look at, with its words; `height` of
+    the plot without its labels and feet; `right` is the room right of the plot (None: as much as its labels need).
+    """
+
+    shares: bool = True
+    time: bool = True
+    label: str = "virtual time"
+    height: float = 250.0
+    refs: Sequence[tuple[float, str]] = ()
+    top: float | None = None
+    last: float | None = None
+    shade: tuple[float, float] | None = None
+    words: Sequence[str] = ()
+    right: float | None = None
+
+
+def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing:  # noqa: B008 (a frozen record)
+    """The chart. One line is labelled at its end; several at the right if they end there, else by leaders into a band above."""
+    drawn = [thinned(one) for one in lines if len(one.x)]
+    last = plot.last or max((float(one.x[-1]) for one in drawn), default=1.0) or 1.0
+    top, marks = _upwards(drawn, plot)
+    left, right = rooms(drawn, sheet, plot)
+    crowded = _crowded(drawn, last)
+    first = min((float(one.x[1]) for one in drawn if len(one.x) > 1 and one.x[1] > 0), default=0.0)
+    span = time_scale(last, left, sheet.width - right, first=first if plot.time and len(drawn) > 1 else 0.0)
+    x = span if plot.time else Scale(0.0, last, left, sheet.width - right)
+    placed = flags([x(float(one.x[-1])) for one in drawn], [width_of(o.label, strong=True) for o in drawn], 0, sheet.width) if crowded else []  # fmt: skip
+    roof = (max((f.row for f in placed), default=-1) + 1) * ROW + 14
+    y = Scale(0.0, top, roof + plot.height, roof)
+    found = _shaded(plot, x, y) + left_axis(y, marks, left, x.end)
+    feet = time_ticks(x, sheet) if plot.time else numbers_up_to(last, 4 if sheet.slim else 6)
+    found += foot_axis(x, feet, y.start, plot.label + (", logarithmic" if x.log else ""))
+    for value, said in plot.refs:
+        found += reference(y, value, said, left, x.end)
+    for one in drawn:
+        found += _band(one, x, y)
+    for one in drawn:
+        found += [_path(one, x, y, sheet), _end(one, x, y)]
+    found += _flagged(drawn, placed, x, y) if crowded else _beside(drawn, x, y)
+    found += _words(plot, x, y)
+    return Drawing(sheet.width, y.start + 42, found)
+
+
+def _upwards(lines: Sequence[Line], plot: Plot) -> tuple[float, Ticks]:
+    """Where the axis upwards ends, and its ticks."""
+    highest = max((float(np.max(one.high if len(one.high) else one.y)) for one in lines), default=1.0)
+    top = plot.top or min(above(highest), 1.0 if plot.shares else np.inf) or 1.0
+    return top, shares(top) if plot.shares else numbers_up_to(top, whole=False)
+
+
+def rooms(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, float]:
+    """The room left and right of the plot, for whoever draws something below on the same axis."""
+    last = plot.last or max((float(one.x[-1]) for one in lines if len(one.x)), default=1.0) or 1.0
+    words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
+    right = 10.0 if _crowded([one for one in lines if len(one.x)], last) else min(words, 0.34 * sheet.width)
+    return room_for(_upwards(lines, plot)[1]), right if plot.right is None else plot.right
+
+
+def _shaded(plot: Plot, x: Scale, y: Scale) -> list[str]:
+    return (
+        [box(x(plot.shade[0]), y.end, x(plot.shade[1]) - x(plot.shade[0]), y.start - y.end, "aw")] if plot.shade else []
+    )
+
+
+def _words(plot: Plot, x: Scale, y: Scale) -> list[str]:
+    """What is to be said of the shade, at its foot, on the side that has room; the last line is strong."""
+    if plot.shade is None:
+        return []
+    wide = max((width_of(said, strong=True) for said in plot.words), default=0.0)
+    before, after = x(plot.shade[0]), x(plot.shade[1])
+    at, anchor = (before - 8, "end") if before - 8 - wide >= x.start else (after + 8, "start")
+    foot, last = y.start - 12, len(plot.words) - 1
+    return [
+        text(at, foot - (last - i) * ROW, said, "strong halo" if i == last else "halo", anchor)
+        for i, said in enumerate(plot.words)
+    ]
+
+
+def _crowded(lines: Sequence[Line], last: float) -> bool:
+    """Whether lines end at different times, so that labels at the right would not be on them."""
+    return any(float(one.x[-1]) < 0.9 * last for one in lines)
+
+
+def _path(one: Line, x: Scale, y: Scale, sheet: Sheet) -> str:
+    run = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.y[1:], strict=True))
+    title = "" if sheet.slim else f"<title>{one.name}</title>".replace("&", "&amp;")
+    kind = f"line s{one.colour}{' thin' if one.thin else ''}"
+    return f'<path d="M{x(one.x[0]):.1f} {y(one.y[0]):.1f}{run}" class="{kind}">{title}</path>'
+
+
+def _band(one: Line, x: Scale, y: Scale) -> list[str]:
+    """From the lowest to the highest seed, as steps."""
+    if not len(one.low):
+        return []
+    there = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.high[1:], strict=True))
+    places, lows = list(one.x), list(one.low)
+    back = "".join(f"V{y(lows[i]):.1f}H{x(places[i]):.1f}" for i in range(len(lows) - 1, -1, -1))
+    return [f'<path d="M{x(places[0]):.1f} {y(one.high[0]):.1f}{there}{back}Z" class="band a{one.colour}"/>']
+
+
+def _end(one: Line, x: Scale, y: Scale) -> str:
+    kind = f"ring s{one.colour}" if one.thin else f"a{one.colour}"
+    return dot(x(float(one.x[-1])), y(float(one.y[-1])), 3.6, kind)
+
+
+def _beside(lines: Sequence[Line], x: Scale, y: Scale) -> list[str]:
+    """Labels right of the ends, pushed apart where these crowd, then with a leader."""
+    if not lines:
+        return []
+    ends = [y(float(one.y[-1])) for one in lines]
+    places = apart(ends, ROW, y.end + 4, y.start - 2)
+    found = list[str]()
+    for one, end, place in zip(lines, ends, places, strict=True):
+        at = x(float(one.x[-1]))
+        if abs(place - end) > 3:
+            found.append(line(at + 4, end, at + 9, place, "leader"))
+        found.append(text(at + 11, place + 4, one.label, f"t{one.colour}"))
+    return found
+
+
+def _flagged(lines: Sequence[Line], placed: Sequence[Flag], x: Scale, y: Scale) -> list[str]:
+    """Labels in the band above, each with a leader down to its end."""
+    found = list[str]()
+    for one, flag in zip(lines, placed, strict=True):
+        at, end = x(float(one.x[-1])), y(float(one.y[-1]))
+        foot = y.end - 6 - flag.row * ROW
+        found.append(line(at, foot - 9, at, end - 4, "leader"))
+        found.append(text(at + (-5 if flag.left else 5), foot, one.label, f"t{one.colour}", "end" if flag.left else "start"))  # fmt: skip
+    return found
+
+
+def thinned(one: Line) -> Line:
+    """The line with at most so many points, the first and the last among them."""
+    n = len(one.x)
+    if n <= MOST:
+        return one
+    kept: list[int] = np.linspace(0, n - 1, MOST).astype(np.int64).tolist()
+
+    def few(values: Sequence[float]) -> list[float]:
+        return [values[i] for i in kept] if len(values) else []
+
+    return Line(one.name, few(one.x), few(one.y), one.colour, one.thin, few(one.low), few(one.high), one.said)

@@ -1,0 +1,124 @@
+"""Having the runs of a study done: in worker processes, on a Ray cluster, or here; finished ones are left alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, redirect_stderr
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedfleet.app.runs import perform
+from fedfleet.app.studies.expanding import Cell
+from fedfleet.app.studies.joining import groups
+from fedfleet.app.studies.keeping import sealed
+from fedfleet.app.studies.working import COMMAND, piece_of, told_by, work
+from fedfleet.runtime.crew import Body, Said, Tell, answered, crew
+
+LOG = "workers.log"
+_HERE = Path(__file__).parents[3]  # what this package lies in
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
+    or started here."""
+
+    workers: int
+    ray: bool = False
+    address: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """News of one run, by its place: the round it is in, or that it is over. `again`: how many of its workers died so far."""
+
+    cell: int
+    round: int = 0
+    over: bool = False
+    failure: str = ""
+    again: int = 0
+
+
+Hear = Callable[[Heard], None]
+
+
+def carried_out(
+    cells: Sequence[Cell], outs: Sequence[Path], means: Means, *, log: Path, hear: Hear = lambda news: None
+) -> list[str]:
+    """Finish every run in its folder; for each the reason why it could not be, "" where it is finished.
+
+    What one run cannot do stops no other. Whatever is interrupted goes on when it is carried out again.
+    """
+    failures = [""] * len(cells)
+
+    def heard(news: Heard) -> None:
+        if news.over:
+            failures[news.cell] = news.failure
+        hear(news)
+
+    left = [i for i, out in enumerate(outs) if not sealed(out)]
+    own, rest = [i for i in left if cells[i].own], [i for i in left if not cells[i].own]
+    for i in own:
+        _mine(cells[i], outs[i], i, log, heard)
+    parts = [[rest[i] for i in group] for group in groups([cells[i].spec for i in rest], workers=means.workers or 1)]
+    given_up = _parts(cells, outs, parts, means, log, heard)
+    _parts(cells, outs, [[i] for part in given_up for i in part], means, log, heard)  # alone, to find out which it is
+    return failures
+
+
+def _parts(
+    cells: Sequence[Cell], outs: Sequence[Path], parts: Sequence[Sequence[int]], means: Means, log: Path, heard: Hear
+) -> list[Sequence[int]]:
+    """Have these groups done; those of several runs that nobody came back from are the answer, and not over yet."""
+    given_up: list[Sequence[int]] = []
+    if not parts:
+        return given_up
+    pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part]) for part in parts]
+    with closing(_said(pieces, means, log, lambda body, k: _passed_on(body, parts[k], heard))) as news:
+        for said in news:
+            part = parts[said.piece]
+            if not said.ended:
+                _passed_on(said.body, part, heard, said.died)
+            elif said.died and said.failure and len(part) > 1:
+                given_up.append(part)
+            else:
+                reasons = said.body.get("failures", [said.failure] * len(part))
+                for i, reason in zip(part, reasons, strict=True):
+                    heard(Heard(i, over=True, failure=reason, again=said.died))
+    return given_up
+
+
+def _passed_on(body: Body, part: Sequence[int], heard: Hear, died: int = 0) -> None:
+    """What a worker said on the way, of the run that it said it of; of all where it only died."""
+    for i in [part[body["run"]]] if "run" in body else part:
+        heard(Heard(i, body.get("round", 0), over=body.get("over", False), again=died))
+
+
+def _said(pieces: Sequence[Body], means: Means, log: Path, passed_on: Callable[[Body, int], None]) -> Generator[Said]:
+    if means.ray:
+        from fedfleet.runtime.executors.errands import errands
+
+        yield from errands(work, pieces, workers=means.workers or None, address=means.address)
+    elif means.workers > 1:
+        # Wherever we were found, a worker finds us too.
+        here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
+        yield from crew(COMMAND, pieces, means.workers, log=log, env={**os.environ, "PYTHONPATH": here})
+    else:
+        for k, piece in enumerate(pieces):
+            with log.open("a") as file, redirect_stderr(file):
+                body = answered(work, piece, lambda body, k=k: passed_on(body, k))
+            yield Said(k, body, ended=True, failure=body.pop("failure", ""))
+
+
+def _mine(cell: Cell, out: Path, i: int, log: Path, heard: Hear) -> None:
+    """A run of a model that only this process has."""
+
+    def alone(_: Body, tell: Tell) -> Body:
+        watch = told_by(tell)
+        perform(cell.spec, out, resume=True, own=cell.own, watch=lambda events: watch(0, events))
+        return {}
+
+    with log.open("a") as file, redirect_stderr(file):
+        body = answered(alone, {}, lambda body: _passed_on(body, [i], heard))
+    heard(Heard(i, over=True, failure=body.get("failure", "")))

@@ -1,0 +1,59 @@
+"""A small study, and runs of it that nobody ran: what tests of studies share."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from fedfleet.app.comparing.record import Compared
+from fedfleet.app.studies.expanding import expanded
+from fedfleet.app.studies.file import study_of
+from fedfleet.app.studies.keeping import Ran
+from fedfleet.app.studies.quantities import Aims
+
+BASE = {
+    "task": {"use": "digits_logreg"},
+    "world": {"clients": 12, "devices": {"use": "spread"}},
+    "pace": {"cohort": 4},
+    "stop": {"rounds": 3},
+    "run": {"checkpoint_every": 1},
+}
+LRS = {"base": BASE, "seeds": [0, 1], "grid": {"algorithm.lr": [0.05, 0.1]}}
+
+
+def asked(**more):
+    """The small study, changed."""
+    return study_of({**LRS, **more})
+
+
+def run(cell, accuracy, *, seconds=(0.0, 10.0, 20.0), curve=None, commits=3, **metrics):
+    """A run of this cell that ended so; by default it is tried at three times, at the last of which it has this accuracy."""
+    values = [0.1, accuracy / 2, accuracy] if curve is None else curve
+    found = {
+        "accuracy": values[-1], "virtual_seconds": seconds[-1], "commits": commits, "rounds": 3, "bytes_up": 1000.0,
+        "bytes_down": 2000.0, "wall_seconds": 0.5, "failed_rounds": {}, "chance": 0.1, "participation": {"never": 2}, **metrics,
+    }  # fmt: skip
+    return Compared(
+        name=cell.title, out=Path("runs") / cell.title, table=cell.spec.table(), seed=cell.seed, metrics=found,
+        seconds=np.array(seconds), accuracy=np.array(values), ended=True, end=float(seconds[-1]), first=10.0, tested=100,
+        digest=f"digest of {cell.title}",
+    )  # fmt: skip
+
+
+def ran(study, accuracies, **more):
+    """The study's runs, ended with these accuracies in the order of the file; None: it could not be run."""
+    cells = expanded(study)
+    return [
+        Ran(c, Path("runs") / c.title, reason="out of luck")
+        if a is None
+        else Ran(c, Path("runs") / c.title, run(c, a, **more))
+        for c, a in zip(cells, accuracies, strict=True)
+    ]
+
+
+def aims(equal_time=20.0, target=None, hardness=lambda spec, name: 1.0):
+    return Aims(equal_time, target, hardness)
+
+
+def with_run(one, **changes):
+    return replace(one, run=replace(one.run, **changes))

@@ -1,0 +1,94 @@
+"""A study from its file to its tables."""
+
+import json
+
+import pytest
+
+from fedfleet.app.studies.answering import FILE, asked_for, place_of, study
+from fedfleet.app.studies.exporting import TABLES
+from fedfleet.app.studies.running import Means
+from fedfleet.choose.uniform import uniform
+from fedfleet.core.errors import BadInput
+from fedfleet.core.registry import register
+from tests.app.studies.killing import proven
+from tests.app.studies.tables import BASE, LRS
+
+ALONE = {"means": Means(1)}
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    """The small study, carried out once; leave its folder as it is."""
+    heard = []
+    more = {
+        "baseline": "algorithm.lr=0.05",
+        "target": 0.3,
+        "analysis": [{"kind": "table"}, {"kind": "pearson", "x": "algorithm.lr"}],
+    }
+    return study(asked_for({**LRS, **more}), tmp_path_factory.mktemp("study") / "out", tell=heard.append, **ALONE)
+
+
+def test_the_answer_has_every_run_row_and_analysis(done):
+    found = done.answer()
+    assert (found["runs"], found["cached"], found["failed"]) == (4, 0, 0)
+    assert [row["arm"] for row in found["rows"]] == ["algorithm.lr=0.05", "algorithm.lr=0.1"]
+    assert [a["kind"] for a in found["analyses"]] == ["table", "pearson"]
+    json.dumps(found, allow_nan=False)
+    assert all((done.out / name).is_file() for name in (*TABLES, FILE, "wall.csv"))
+    assert str(done).startswith(done.verdict)
+    assert [row["arm"] for row in done.table()] == [row["arm"] for row in found["rows"]]
+
+
+def test_again_runs_nothing_and_writes_the_same_bytes(done, tmp_path):
+    before = {name: (done.out / name).read_bytes() for name in TABLES}
+    again = study(asked_for(done.out / FILE), done.out, **ALONE)
+    assert again.cached == 4
+    assert {name: (done.out / name).read_bytes() for name in TABLES} == before
+
+
+def test_a_changed_key_reruns_only_what_changed(done):
+    more = study(asked_for({**LRS, "grid": {"algorithm.lr": [0.05, 0.2]}, "seeds": 1}), done.out, **ALONE)
+    assert (len(more.cells), more.cached) == (2, 1)
+
+
+def test_a_failed_cell_is_a_row_with_its_reason(tmp_path):
+    runs = [{"name": "fine"}, {"name": "hopeless", "pace": {"use": "deadline", "cohort": 4, "seconds": 1e-3}}]
+    said = []
+    found = study(asked_for({"base": BASE, "runs": runs}), tmp_path / "out", tell=said.append, **ALONE)
+    assert found.failed == 1
+    fine, hopeless = found.rows
+    assert fine["accuracy"] is not None and hopeless["accuracy"] is None
+    assert next(iter(hopeless["reasons"])).startswith("no model was made in 3 rounds")
+    assert len(said) == 1 and "nobody can report within" in said[0] and said[0].endswith("(in 'hopeless, seed 0')")
+
+
+def test_everything_that_is_wrong_is_told_before_anything_is_written(tmp_path):
+    for change in ({"grid": {"pace.cohort": [4, 400]}}, {"analysis": [{"kind": "pearson", "x": "pace.use"}]}):
+        with pytest.raises(BadInput):
+            study(asked_for({**LRS, **change}), tmp_path / "out", **ALONE)
+        assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_not_a_study_is_left_alone(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/thesis.doc").touch()
+    (tmp_path / "file").touch()
+    for name, said in (("full", "holds something else than a study"), ("file", "is a file")):
+        with pytest.raises(BadInput, match=said):
+            study(asked_for(LRS), tmp_path / name, **ALONE)
+
+
+def test_the_name_of_the_folder():
+    assert str(place_of(asked_for(LRS))) == "runs/study"
+    assert str(place_of(asked_for({**LRS, "name": "lrs", "scale": {"quick": {}}}, "quick"))) == "runs/lrs-quick"
+
+
+def test_parts_that_only_this_process_has_are_run_here(tmp_path, monkeypatch):
+    register("selectors", "mine", lambda: uniform())
+    monkeypatch.setattr("fedfleet.app.studies.running.crew", None)
+    found = study(asked_for({"base": {**BASE, "choose": "mine"}}), tmp_path / "out")
+    assert found.failed == 0
+
+
+def test_a_study_that_is_killed_ends_with_the_same_bytes(tmp_path):
+    proven(tmp_path, lrs=[0.05, 0.1], seeds=2, rounds=12, kills=1, draws=0)

@@ -1,0 +1,93 @@
+"""Runs are carried out by whatever means there are, with the same journals, and what one cannot do stops no other."""
+
+import pytest
+
+from fedfleet.app.runs import finished
+from fedfleet.app.studies import running
+from fedfleet.app.studies.expanding import expanded
+from fedfleet.app.studies.keeping import folders, sealed
+from fedfleet.app.studies.running import Heard, Means, carried_out
+from fedfleet.runtime.crew import Said
+from tests.app.studies.tables import asked
+
+
+def digests(outs):
+    return [finished(out).metrics["digest"] for out in outs]
+
+
+@pytest.mark.soak
+def test_processes_and_this_process_write_the_same_journals_and_finished_runs_are_left_alone(tmp_path):
+    cells = expanded(asked())
+    here, there = folders(tmp_path / "here", cells), folders(tmp_path / "there", cells)
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+    news = []
+    assert carried_out(cells, here, Means(1), log=tmp_path / "log", hear=news.append) == [""] * 4
+    assert {n.cell for n in news if n.over} == {0, 1, 2, 3}
+    assert carried_out(cells, there, Means(2), log=tmp_path / "log") == [""] * 4
+    assert digests(here) == digests(there)
+    before = [(out / "seal.json").stat().st_mtime_ns for out in here]
+    assert carried_out(cells, here, Means(1), log=tmp_path / "log", hear=news.append) == [""] * 4
+    assert [(out / "seal.json").stat().st_mtime_ns for out in here] == before
+
+
+def test_a_folder_that_is_something_else_fails_alone(tmp_path):
+    cells = expanded(asked(seeds=1))
+    outs = folders(tmp_path, cells)
+    outs[0].mkdir(parents=True)
+    (outs[0] / "stranger").touch()
+    first, second = carried_out(cells, outs, Means(1), log=tmp_path / "log")
+    assert "is not a run" in first and second == ""
+    assert sealed(outs[1]) and not sealed(outs[0])
+
+
+def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, monkeypatch):
+    cells = expanded(asked())
+    outs, pieces = folders(tmp_path, cells), []
+    monkeypatch.setattr(running, "groups", lambda specs, workers: [[0, 1], [2, 3]])
+
+    def crew(command, given, workers, **_):
+        for i, piece in enumerate(given):
+            pieces.append([run["name"] for run in piece["runs"]])
+            several = len(piece["runs"]) > 1
+            yield Said(i, {"run": 0, "round": 2})
+            if several or piece["runs"][0]["out"] == str(outs[3].resolve()):
+                yield Said(i, {}, died=1)
+                yield Said(i, {}, ended=True, failure="its worker died 3 times", died=3)
+            else:
+                yield Said(i, {"failures": [""]}, ended=True)
+
+    monkeypatch.setattr(running, "crew", crew)
+    news = []
+    found = carried_out(cells, outs, Means(2), log=tmp_path / "log", hear=news.append)
+    assert [len(p) for p in pieces] == [2, 2, 1, 1, 1, 1]
+    assert found == ["", "", "", "its worker died 3 times"]
+    assert Heard(0, round=2) in news and Heard(1, again=1) in news
+    assert Heard(3, over=True, failure="its worker died 3 times", again=3) in news
+
+
+def test_ray_gets_whole_groups(tmp_path, monkeypatch):
+    cells = expanded(asked(seeds=1))
+    asked_for = {}
+
+    def errands(work, pieces, *, workers, address):
+        asked_for.update(work=work, pieces=len(pieces), workers=workers, address=address)
+        yield from (Said(i, {"failures": [""]}, ended=True) for i in range(len(pieces)))
+
+    monkeypatch.setattr("fedfleet.runtime.executors.errands.errands", errands)
+    means = Means(0, ray=True, address="ray://there:1")
+    assert carried_out(cells, folders(tmp_path, cells), means, log=tmp_path / "log") == ["", ""]
+    assert asked_for == {"work": running.work, "pieces": 2, "workers": None, "address": "ray://there:1"}
+
+
+@pytest.mark.soak
+def test_a_real_cluster_writes_the_same_journals(tmp_path):
+    cells = expanded(asked(seeds=1))
+    here, there = folders(tmp_path / "here", cells), folders(tmp_path / "there", cells)
+    log = tmp_path / "log"
+    assert (
+        carried_out(cells, here, Means(1), log=log)
+        == carried_out(cells, there, Means(2, ray=True), log=log)
+        == ["", ""]
+    )
+    assert digests(here) == digests(there)
