@@ -57,7 +57,7 @@ def begin(plan: Plan) -> Reaction:
     state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=room_for(0), look=first)
     began = RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
     shown = (PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
-    return Reaction(state, (began, *shown), (evaluate_command(state),))
+    return Reaction(state, (began, *shown), (evaluate_command(state), *_woken(state)))
 
 
 def step(plan: Plan, state: RunState, fact: Fact) -> Reaction:
@@ -127,18 +127,24 @@ def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
     if state.look is not None and fact.time >= state.look and state.phase is Phase.OPEN:
         return _looked(plan, state, fact)
     state = with_book(state._replace(wake=None), now=fact.time, answered=False)
+    look = _woken(state)
     if state.phase is not Phase.OPEN:
-        return Reaction(state)  # what is awaited will look at the clock when it comes
-    if fact.time >= plan.stop.virtual_seconds:
-        return ending.start(state, "virtual_seconds")
-    return consult(plan, state)
+        return Reaction(state, (), look)  # what is awaited will look at the clock when it comes
+    over = fact.time >= plan.stop.virtual_seconds
+    after = ending.start(state, "virtual_seconds") if over else consult(plan, state)
+    return Reaction(after.state, after.outcomes, look + after.commands)
 
 
 def _looked(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
     """Look at the model in the middle of a round; the policy is not asked, so that looking changes nothing."""
     after = ending.next_look(plan, fact.time)
     state = with_book(state._replace(phase=Phase.LOOKING, look=after), now=fact.time)
-    return Reaction(state, (), (evaluate_command(state),))
+    return Reaction(state, (), (evaluate_command(state), *_woken(state)))
+
+
+def _woken(state: RunState) -> tuple[WakeAt, ...]:
+    wake = alarm(state)
+    return () if wake is None else (WakeAt(wake),)
 
 
 def _reports_gathered(plan: Plan, state: RunState, fact: ReportsGathered) -> Reaction:
@@ -183,10 +189,7 @@ def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:
     reason = ending.goal_reached(plan, state, fact) or ("" if looked else ending.limit_reached(plan, state))
     if reason:
         return ending.start(state, reason)
-    if not looked:
-        return consult(plan, state)
-    wake = alarm(state)
-    return Reaction(state, (), () if wake is None else (WakeAt(wake),))
+    return Reaction(state) if looked else consult(plan, state)
 
 
 def _guard_zeno(plan: Plan, state: RunState, fact: Fact) -> RunState:

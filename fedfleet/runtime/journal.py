@@ -7,6 +7,7 @@ import os
 import sqlite3
 import struct
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,16 +24,22 @@ from fedfleet.runtime.rows import COLUMNS, Kind, Row, Unreadable, Values, decode
 _APPLICATION = 0x46454446  # "FEDF": how we know our own files
 _FORMAT = 4
 _BATCH = 8192
+_SECONDS = (
+    1.0  # rows are on the disk after so long at the latest, if anything follows them: people watch a run by its journal
+)
+_TRIES, _PAUSE_SECONDS = 40, 0.025  # of making one file of it at the end, beside readers who come and go
 _INSERT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
 _SELECT = f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY seq"
 _LINKS = "SELECT seq, link FROM links ORDER BY seq"
 _NUMBERED = f"SELECT seq, {', '.join(COLUMNS)} FROM events ORDER BY seq"
+_FROM = f"SELECT seq, {', '.join(COLUMNS)} FROM events WHERE seq >= ?"
 
 
 class Journal:
     """An open journal. It is a resource: close it. `digest` and `position` cover everything appended so far.
 
-    Rows reach the disk together with the links that seal them (`runtime.chain`): one per batch, and one per commit.
+    Rows reach the disk together with the links that seal them (`runtime.chain`): one per batch, and one per commit. A batch is
+    full after 8192 rows or after a second.
     Naming a large model takes milliseconds, in which the run can go on: one thread beside it finds the name out, and what
     was appended behind it waits in order. Whoever needs the rows (`flush`, `digest`, `position`, `close`) waits too.
     """
@@ -46,6 +53,7 @@ class Journal:
         self._behind: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
         self._name: Future[str] | None = None
         self._thread: ThreadPoolExecutor | None = None
+        self._stored = time.monotonic()
 
     def append(self, events: Sequence[Event]) -> None:
         """Add events; they reach the disk with the batch, or with `flush`."""
@@ -64,7 +72,7 @@ class Journal:
                 self._behind.append(event)
             else:
                 self._write(event)
-        if len(rows) >= _BATCH:
+        if self._due():
             self._store()
 
     def remark(self, text: str) -> None:
@@ -121,9 +129,7 @@ class Journal:
         finally:
             if self._thread is not None:
                 self._thread.shutdown()
-            with suppress(sqlite3.Error):  # a reader may still hold on to it: then it stays as it is
-                self._db.execute("PRAGMA busy_timeout = 0")
-                self._db.execute("PRAGMA journal_mode = DELETE")
+            _make_one_file(self._db)
             self._db.close()
 
     def _write(self, event: Event) -> None:
@@ -169,10 +175,14 @@ class Journal:
             else:
                 self._write(first)
             behind.popleft()
-        if len(self._rows) >= _BATCH:
+        if self._due():
             self._store()
 
+    def _due(self) -> bool:
+        return len(self._rows) >= _BATCH or time.monotonic() - self._stored > _SECONDS
+
     def _store(self) -> None:
+        self._stored = time.monotonic()
         if not self._rows:
             return
         if self._chain.linked < self._chain.rows:
@@ -188,6 +198,17 @@ class Journal:
 
     def _cannot_write(self, wrong: sqlite3.Error) -> RunFailed:
         return RunFailed(f"the journal {self._path} cannot be written ({wrong}); free some space, then resume")
+
+
+def _make_one_file(db: sqlite3.Connection) -> None:
+    """Fold what was written beside the file into it. Readers may be in the way for a moment; from one who stays it is left so."""
+    with suppress(sqlite3.Error):
+        db.execute("PRAGMA busy_timeout = 0")
+    for _ in range(_TRIES):
+        with suppress(sqlite3.Error):
+            db.execute("PRAGMA journal_mode = DELETE")
+            return
+        time.sleep(_PAUSE_SECONDS)
 
 
 def in_memory() -> Journal:
@@ -275,6 +296,17 @@ def numbered_rows(path: Path) -> list[tuple[int, Values]]:
         return list(_until_damaged(db, []))
 
 
+def rows_from(path: Path, number: int, most: int, kinds: Sequence[int] = ()) -> list[tuple[int, Values]]:
+    """Up to so many rows from this number on, of these kinds or of all, for whoever follows a journal that is being written.
+
+    It is opened for reading only and closed at once: the writer is never in anybody's way.
+    """
+    only = f" AND (kind IN ({', '.join(map(str, kinds))}) OR seq = ?)" if kinds else ""
+    with _reading(path, "ro") as db:
+        found = db.execute(f"{_FROM}{only} ORDER BY seq LIMIT ?", (number, *((number,) if kinds else ()), most))
+        return [(row[0], row[1:]) for row in found]
+
+
 def checked(path: Path) -> Checked:
     """How far the stored rows hold against their links; damage of the file itself is a fault like any other."""
     with _reading(path) as db:
@@ -307,9 +339,9 @@ def _until_damaged(db: sqlite3.Connection, fault: list[str]) -> Iterator[tuple[i
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def _reading(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
     # A reader that may write tidies the WAL files away behind it; on read-only ground nothing can change under us.
-    db = _open(path, "rw" if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
+    db = _open(path, mode if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
     try:
         yield db
     except (sqlite3.Error, UnicodeError) as wrong:

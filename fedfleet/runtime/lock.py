@@ -10,12 +10,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput
 
 LOCK = "lock"
 _LOOKS, _PAUSE_SECONDS = 20, 0.05
+_CLOCKS_DIFFER_SECONDS = 5.0
 
 
 @contextmanager
@@ -84,3 +86,52 @@ def _holder(handle: int) -> str:
             pass
         time.sleep(_PAUSE_SECONDS)
     return "another process"
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The process that holds the folder of a run."""
+
+    pid: int
+    command: str
+    since: float
+
+
+def holder_of(folder: Path) -> Holder | None:
+    """Who holds a folder on this machine, without trying the lock: whoever tries it is in the way of a run that begins.
+
+    The process must live, and must have been there when the lock was taken: another may bear its number after a reboot.
+    """
+    try:
+        about = json.loads((folder / LOCK).read_text())
+        found = Holder(int(about["pid"]), str(about["command"]), float(about["since"]))
+        if about["host"] != socket.gethostname():
+            return None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    began = _began(found.pid)
+    return found if began is not None and began <= found.since + _CLOCKS_DIFFER_SECONDS else None
+
+
+def _began(pid: int) -> float | None:
+    """When a process began, as the clock of the wall says; None: there is none. Where that cannot be known, long ago."""
+    try:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        uptime = float(Path("/proc/uptime").read_text().split()[0])
+    except FileNotFoundError:
+        return None if Path("/proc/self").exists() or not _lives(pid) else 0.0
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    if words[0] in ("Z", "X"):  # it has ended, and nobody has noticed yet
+        return None
+    return time.time() - uptime + int(words[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -171,7 +171,7 @@ def check_data_source(source: DataSource, clients: int, rows: Ints) -> None:
 def check_partition(make: Callable[[], PartitionRecipe], task: Task, *, clients: int = 12) -> None:
     """A partition deals every row once, repeats itself, and follows its clients when they are renamed."""
     keys = client_keys(clients)
-    rows = np.setdiff1d(np.arange(len(task.dataset.y)), task.holdout)
+    rows = task.dealt()
     source = hold(make(), task, keys, 3)
     check_data_source(source, clients, rows)
     again = hold(make(), task, keys, 3)

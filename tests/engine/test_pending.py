@@ -57,9 +57,10 @@ def same(a, b):
         st.sampled_from([buffered(2, 3, pause=11.0), buffered(1, 3, at_least=2)]),
     ),
     st.booleans(),
+    st.sampled_from([None, 13.0, 90.0]),
 )
-def test_what_is_owed_is_what_was_commanded_and_not_answered(fleet, policy, probes):
-    stop = Stop(rounds=4, virtual_seconds=400.0)
+def test_what_is_owed_is_what_was_commanded_and_not_answered(fleet, policy, probes, looks):
+    stop = Stop(rounds=4, virtual_seconds=400.0, evaluate_seconds=looks)
     plan = toy_plan(policy, len(fleet), choose=probing() if probes else None, stop=stop)
     sim = fresh(plan, world_of(fleet), opaque_executor())
     owed = {}

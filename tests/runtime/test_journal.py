@@ -1,5 +1,6 @@
 """The journal store: digests, reading while writing, truncation, names that are found out beside the run."""
 
+import sqlite3
 import threading
 from dataclasses import replace
 
@@ -17,7 +18,8 @@ from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import commits_at, even_fleet, events_of, toy_plan, world_of
 
 
-def test_it_can_be_read_while_it_is_written(tmp_path):
+def test_it_can_be_read_while_it_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(journals, "_SECONDS", float("inf"))  # else a batch is whole after a second
     log, _ = events_of(toy_plan(commits_at(3, 2), 5), world_of(even_fleet(5)))
     journal = journals.create(tmp_path / "run.db")
     journal.append(log[:10])
@@ -180,3 +182,31 @@ def test_an_interrupt_in_the_midst_of_writing_leaves_a_sound_journal(tmp_path):
         written()
     assert len(list(journals.read(tmp_path / "run.db"))) == 10
     assert journals.checked(tmp_path / "run.db").fault is None
+
+
+def test_a_reader_who_comes_and_goes_does_not_keep_the_writer_from_making_one_file(tmp_path):
+    path = tmp_path / "run.db"
+    journal = journals.create(path)
+    journal.remark("a word")
+    journal.flush()
+    reader = sqlite3.connect(path, check_same_thread=False)
+    reader.execute("SELECT * FROM events").fetchall()
+    leaves = threading.Timer(0.15, reader.close)
+    leaves.start()
+    journal.close()
+    leaves.join()
+    assert [p.name for p in tmp_path.iterdir()] == ["run.db"]
+
+
+def test_rows_from_a_number_on(tmp_path):
+    path = tmp_path / "run.db"
+    journal = journals.create(path)
+    for word in ("one", "two", "three"):
+        journal.remark(word)
+    journal.flush()
+    assert [(n, row[9]) for n, row in journals.rows_from(path, 2, 10)] == [(2, "two"), (3, "three")]
+    assert [n for n, _ in journals.rows_from(path, 2, 10, (1,))] == [
+        2
+    ]  # of no kind that was asked, but the mark itself
+    assert len(journals.rows_from(path, 1, 2)) == 2
+    journal.close()

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from fedfleet.core.errors import BadInput
-from fedfleet.runtime.lock import LOCK, locked
+from fedfleet.runtime.lock import LOCK, holder_of, locked
 
 
 def hold(folder, ready, free):
@@ -42,3 +42,21 @@ def test_a_lock_is_free_after_use_also_after_an_error(tmp_path):
 def test_a_folder_that_is_not_there_is_one_sentence(tmp_path):
     with pytest.raises(BadInput, match="cannot be written"), locked(tmp_path / "none"):
         pass
+
+
+def test_the_holder_is_found_without_trying_the_lock(tmp_path):
+    assert holder_of(tmp_path) is None
+    with locked(tmp_path):
+        found = holder_of(tmp_path)
+        assert found is not None and found.pid == os.getpid()
+        about = json.loads((tmp_path / LOCK).read_text())
+        for odd in (
+            {"host": "elsewhere"},
+            {"pid": 2**22 + 1},
+            {"since": 1000.0},
+            {"pid": "x"},
+        ):  # 1000.0: long before this process
+            (tmp_path / LOCK).write_text(json.dumps(about | odd))
+            assert holder_of(tmp_path) is None
+        (tmp_path / LOCK).write_text("half of")
+        assert holder_of(tmp_path) is None

@@ -1,23 +1,19 @@
-"""The second study: the same devices, now grouped by user; a user's devices may exchange samples."""
+"""The demo's second question: the same devices grouped by user; a user's devices may exchange samples."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.demo.running import trained
-from fedfleet.app.runs import Finished
 from fedfleet.app.spec import resolve
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.parts import Job, Offer
 from fedfleet.engine.nested import visits_of
-from fedfleet.measure.learning import time_to_accuracy
 from fedfleet.shuffle import Problem, problem_from
 
-DEVICES, USERS_A_ROUND, ROUNDS, TARGET, SEED = 70, 4, 40, 0.85, 7
+DEVICES, USERS_A_ROUND, MINUTES, TARGET = 70, 4, 20, 0.85
 METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
     "FedAvg": ("Devices are asked one by one, no matter whose they are.", None),
     "HierFL": (
@@ -31,10 +27,11 @@ METHODS: dict[str, tuple[str, dict[str, Any] | None]] = {
 }
 
 
-def users_spec(edge: dict[str, Any] | None) -> dict[str, Any]:
+def users_spec(method: str, seed: int) -> dict[str, Any]:
     """The spec of one of the runs. A flat run asks as many devices per round as the users of the others have together."""
+    edge = METHODS[method][1]
     table = {
-        "seed": SEED,
+        "seed": seed,
         "task": {"use": "digits_mlp"},
         "world": {
             "clients": DEVICES,
@@ -44,36 +41,19 @@ def users_spec(edge: dict[str, Any] | None) -> dict[str, Any]:
         },
         "algorithm": {"use": "fedavg", "optimiser": "adam", "lr": 0.003, "epochs": 5, "batch": 32},
         "pace": {"use": "readiness", "cohort": USERS_A_ROUND if edge else round(3.5 * USERS_A_ROUND)},
-        "stop": {"rounds": ROUNDS},
+        "stop": {"rounds": 10_000, "virtual_seconds": 60.0 * MINUTES},
         "run": {"execute": "stacked"},
     }
     return table | ({"edge": edge} if edge else {})
 
 
-def run_users(out: Path, *, quiet: bool = False) -> dict[str, Finished]:
-    """Train by each method, each run in a folder under `out`/runs."""
-    return {
-        name: trained(out, f"users-{name.lower()}", users_spec(edge), label=f"users, {name}", quiet=quiet)
-        for name, (_, edge) in METHODS.items()
-    }
-
-
-def result_row(name: str, done: Finished) -> dict[str, Any]:
-    """One run in the answer of `fedfleet demo`."""
-    m = done.metrics
-    return {
-        "method": name, "accuracy": m["accuracy"], "seconds_to_target": time_to_accuracy(done.events, TARGET),
-        "virtual_seconds": m["virtual_seconds"], "digest": m["digest"],
-    }  # fmt: skip
-
-
-def one_user() -> Problem:
+def one_user(seed: int) -> Problem:
     """The exchange of samples of the user with most devices, in the first round."""
-    setup = assemble(resolve(users_spec(METHODS["ShuffleFL"][1])))
+    setup = assemble(resolve(users_spec("ShuffleFL", seed)))
     inside = setup.plan.algorithm.local(0, {})
     assert isinstance(inside, NestedPass)
     user = int(np.argmax(np.bincount(inside.fleet.users.user_of)))
-    job = Job(0, user, 0, SEED, Offer({}), inside, setup.world.data.shard(user, "train", 0))
+    job = Job(0, user, 0, seed, Offer({}), inside, setup.world.data.shard(user, "train", 0))
     (visit,) = visits_of([job])
     data = setup.task.dataset
     return problem_from({

@@ -108,7 +108,7 @@ def fair_work(metric: float, ideal: float) -> float:
 
 def tables_of(spec: Spec) -> tuple[DeviceTable | None, StateTable | None, str]:
     """The fleet of a spec as tables, and a sentence on what has none: devices by their sampler, file, or draws; states likewise."""
-    world, n, seed = spec.world, int(spec.world["clients"]), spec.seed
+    world, n, seed = spec.world, int(spec.world["clients"]), spec.fleet_seed
     keys = client_keys(n)
     alike = world["heterogeneity"]
     devices = None if alike in ("states", "none") else _devices(world["devices"], n, seed)

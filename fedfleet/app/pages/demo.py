@@ -1,150 +1,161 @@
-"""The demo's report: the three fleets, how hard they are, and what training made of them."""
+"""The demo's page: three fleets, six ways to train, several seeds, and what came of it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import Any
 
-from fedfleet.app.demo.study import CLIENTS, COHORT, DEADLINE, FLEETS, ROUNDS, TARGET, Runs, result_row
-from fedfleet.app.pages.demo_methods import methods_page
-from fedfleet.app.pages.demo_users import users_page
-from fedfleet.app.pages.figures import accuracy_over_time, rounds_timeline, who_took_part
-from fedfleet.app.pages.html import figure, page, table
-from fedfleet.app.pages.report import write_report
-from fedfleet.app.pages.svg import COLOURS
-from fedfleet.app.runs import Finished
-from fedfleet.app.terminal.text import percent, size, span
-from fedfleet.measure.tasks import task_table
+from fedfleet.app.comparing.judging import sampling_error
+from fedfleet.app.demo import answer, fleets, users
+from fedfleet.app.demo.fleets import DEADLINED, WAITING
+from fedfleet.app.demo.running import USERS, Done
+from fedfleet.app.pages.compared.checking import how_to_check
+from fedfleet.app.pages.compared.curves import accuracy_figure
+from fedfleet.app.pages.compared.hardness import how_hard
+from fedfleet.app.pages.compared.looking import Side, look
+from fedfleet.app.pages.compared.participation import who_took_part
+from fedfleet.app.pages.compared.rows import Head, html_table, runs_table
+from fedfleet.app.pages.compared.standings import standings_figure
+from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
+from fedfleet.app.pages.compared.verdicts import SEED
+from fedfleet.app.pages.compared.words import capital, count, points, spread, tight, whole
+from fedfleet.app.pages.demo_users import users_section
+from fedfleet.app.pages.html import page, topline
 
-Metrics = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by fleet and name, each as `fedfleet measure` answers it
+PAGE = "index.html"
+_COLOURS = {"mild": 1, "middle": 2, "severe": 3}
+_PACED = {WAITING: "waiting", DEADLINED: "deadline"}
 
 
-def write_demo(
-    out: Path, runs: Runs, metrics: Metrics, users: Mapping[str, Finished], methods: Mapping[str, Finished]
-) -> Path:
-    """Write the report of every run and the three pages of the demo; returns the first page."""
-    for done in (*runs.values(), *users.values(), *methods.values()):
-        write_report(done)
-    (out / "methods.html").write_text(methods_page(methods))
-    (out / "users.html").write_text(users_page(users))
-    path = out / "report.html"
-    path.write_text(fleets_page(runs, metrics))
+def write_demo(out: Path, done: Done) -> Path:
+    """Write the page into the demo's folder; the reports of its runs are there already."""
+    path = out / PAGE
+    path.write_text(demo_page(done, path))
     return path
 
 
-def fleets_page(runs: Runs, metrics: Metrics) -> str:
-    """The first page."""
-    body = [_introduction(), _hardness(metrics), _results(runs), _fleets(runs), _next_steps()]
-    return page("FedFleet demo", body)
+def demo_page(done: Done, path: Path) -> str:
+    """The page; `path` is where it will lie."""
+    sides = fleet_sides(done, path)
+    paced = [_renamed(side) for side in sides if side.name in _PACED]
+    grouped = user_sides(done, path)
+    every = [run for runs in done.values() for run in runs]
+    hours = f"{fleets.HOURS} h"
+    body = [
+        f"<h1>{escape(tight(answer.headline(done)))}</h1>",
+        f'<p class="lead">{escape(tight(answer.paragraph(done)))}</p>',
+        _verdicts(done),
+        _caveat(done),
+        standings_figure(
+            sides, f"Accuracy after {hours}: three fleets, six ways to train",
+            "A small dot is a seed, the large one their mean. All have the same time, not the same number of rounds.", at=3600.0 * fleets.HOURS,
+        ),
+        accuracy_figure(paced, title="FedAvg against time: waiting for everybody, or a deadline", target=fleets.TARGET),
+        "<h2>What was tried</h2>", _setting(), _tables(),
+        f"<h2>{sum(len(side.looks) for side in sides)} runs</h2>",
+        runs_table(sides, target=fleets.TARGET),
+        '<p class="note">Every seed opens the report of its run, and a name the first of them. FedAvg waiting does 100 rounds, however long they take; '
+        f"all others stop after {hours}.</p>",
+        who_took_part(paced), where_time_went(paced), how_hard(paced), what_it_cost(sides),
+        users_section(done, grouped),
+        how_to_check([], {}, [(run.name, run.digest) for run in every], _commands(path.parent)),
+    ]  # fmt: skip
+    top = topline(f"demo: {len(every)} runs, {count(len(fleets.SEEDS), 'seed')} each")
+    return page("FedFleet demo", body, top=top, description=answer.headline(done))
 
 
-def _introduction() -> str:
-    deadline = f"{DEADLINE:.0f}"
-    fleets = table(["fleet", "what it is like"], [[name, text] for name, (text, _) in FLEETS.items()], words=[1])
-    return (
-        "<h1>One method, three fleets</h1>"
-        '<p class="lead">Federated learning trains one model on many people\'s devices without collecting their data. '
-        "How well that works depends on the devices: how fast they are, how often they can be reached, and how similar their data are.</p>"
-        f"<p>Here the same method, FedAvg, learns to read handwritten digits from {CLIENTS} clients, {COHORT} at a time, "
-        f"for {ROUNDS} rounds, as if the model were a ViT-B/16 of 343 MB. Three fleets, from mild to severe:</p>{fleets}"
-        "<p>Each fleet is paced in two ways. <b>Readiness</b> waits until everyone who was asked has reported: nobody is left "
-        f"out, and the slowest sets the pace. <b>Deadline</b> closes every round after {deadline} seconds: fast, but slow devices are left out. "
-        "Time is virtual: it is computed from each device's link speed, computing speed and reachability, so a simulated day takes seconds.</p>"
-    )
+def fleet_sides(done: Done, path: Path) -> list[Side]:
+    """A side for each way on each fleet, in the fleet's colour; only plain FedAvg is asked where its time went."""
+    return [
+        Side(way, tuple(look(run.out, path, explained=way in _PACED) for run in done[fleet, way]), _COLOURS[fleet], way != WAITING, fleet)
+        for fleet in fleets.FLEETS
+        for way in fleets.WAYS
+    ]  # fmt: skip
 
 
-def _hardness(metrics: Metrics) -> str:
-    head = ["fleet", "devices", "reachability", "both", "devices", "reachability", "both"]
-    order = ("DevMC-R", "StatMC-R", "InterMC-R", "DevMC-T", "StatMC-T", "InterMC-T")
-    rows = [
-        [fleet, *(f"{m[n]['value']:.3f}" if n.endswith("R") else _waiting(m[n]) for n in order)]
-        for fleet, m in metrics.items()
+def _renamed(side: Side) -> Side:
+    return Side(_PACED[side.name], side.looks, side.colour, side.thin, side.group)
+
+
+def user_sides(done: Done, path: Path) -> list[Side]:
+    """A side for each method on the devices of people."""
+    colours = (2, 4, 5)
+    return [
+        Side(way, tuple(look(run.out, path, explained=False) for run in done[USERS, way]), colours[i % 3])
+        for i, way in enumerate(users.METHODS)
     ]
-    seeds = max((m[n]["seeds"] for m in metrics.values() for n in order), default=0)
-    notes = [f"{fleet}: {note}" for fleet, m in metrics.items() for n in order for note in m[n]["notes"]]
-    plain = table(head, rows)
-    grouped = plain.replace("<thead>", '<thead><tr><th></th><th colspan="3">with a deadline: work that arrives in time (1 is ideal)</th>'
-                            '<th colspan="3">waiting for all: time (lower is easier)</th></tr>', 1)  # fmt: skip
-    return (
-        "<h2>How hard are they?</h2><p>Before anyone trains, six Monte-Carlo metrics (FLHetBench's DevMC, StatMC and InterMC) say how hard "
-        "a fleet is: they simulate only whose work arrives in time, which takes a second. Compare them with the results of training below.</p>"
-        + grouped
-        + f'<p class="note">In brackets: the 95 % interval of the mean over {seeds} seeds (Student\'s t).</p>'
-        + "".join(f'<p class="note">{escape(note)}.</p>' for note in notes)
-    )
 
 
-def _waiting(got: Mapping[str, Any]) -> str:
-    """A T metric with its interval."""
-
-    def said(x: float) -> str:
-        return f"{x:,.0f}" if x >= 100 else f"{x:.1f}"
-
-    low, high = got["ci95"]
-    return f"{said(got['value'])} [{said(low)} to {said(high)}]"
-
-
-def _results(runs: Runs) -> str:
-    lines = [
-        (f"{fleet}, {pace}", done.events, COLOURS[list(FLEETS).index(fleet)], pace == "deadline")
-        for (fleet, pace), done in runs.items()
-    ]
-    head = [
-        "fleet, pacing",
-        "accuracy",
-        "10th-percentile client",
-        "mean of the worst tenth",
-        f"time to {TARGET:.0%}",
-        "total time",
-        "failed rounds",
-        "time wasted",
-        "never took part",
-        "traffic",
-    ]
-    rows = []
-    for (fleet, pace), done in runs.items():
-        r = result_row(fleet, pace, done)
-        to = r["seconds_to_target"]
-        rows.append([
-            f"{fleet}, {pace}", percent(r["accuracy"]), percent(r["accuracy_bottom10"]), percent(r["accuracy_worst10_mean"]), "never" if to is None else span(to),
-            span(r["virtual_seconds"]), str(r["rounds_failed"]), percent(r["wasted_share"]), f"{r['never']} of {CLIENTS}", size(r["bytes"]),
-        ])  # fmt: skip
-    return (
-        "<h2>What happened</h2>"
-        + table(head, rows)
-        + '<p class="note">Accuracy is on data that no client holds; the 10th-percentile client and the worst tenth of clients are judged on their own data; time wasted is device time that entered no model.</p>'
-        + figure(accuracy_over_time(lines), "Accuracy against virtual time. Solid: readiness, where a single slow or sleeping phone "
-                 "holds everyone up. Dashed: deadline, where rounds are short but slow devices contribute little or nothing.")
-    )  # fmt: skip
-
-
-def _fleets(runs: Runs) -> str:
-    parts = [
-        "<h2>Who took part, and when</h2>",
-        "<p>A model learns only from clients whose work arrives in time. Hover over a bar to see which client it is.</p>",
-    ]
-    for (fleet, pace), done in runs.items():
-        tasks = task_table(done.events)
-        parts.append(f"<h3>The {fleet} fleet under {pace}</h3>")
-        parts.append(figure(who_took_part(tasks, CLIENTS), "How often each client's work entered the model."))
-        parts.append(
-            figure(
-                rounds_timeline(done.events, tasks),
-                "Four rounds from the middle of the run; a row is a client, a bar one task, a dashed line the end of a round.",
-            )
+def _verdicts(done: Done) -> str:
+    """For each fleet: who stands highest and how sure that is."""
+    items = list[str]()
+    for fleet in fleets.FLEETS:
+        order = answer.ranking(done, fleet)
+        better, worse = answer.surely(done, fleet)
+        head = f"{fleet}: {answer.listed(better)} surely better" if better else f"{fleet}: none is surely better"
+        told = (
+            [f"{order[0][0]} stands at {points(order[0][1])}, {order[-1][0]} at {points(order[-1][1])}."]
+            if order
+            else []
         )
-    return "".join(parts)
+        none = [way for way in fleets.WAYS if answer.standing(done[fleet, way]) is None]
+        told += [f"With {answer.listed(none)}, not every seed has a model by then."] if none else []
+        told += (
+            [f"{answer.listed(worse)} {'is' if len(worse) == 1 else 'are'} surely worse than FedAvg with a deadline."]
+            if worse
+            else []
+        )
+        out = answer.left_out(done[fleet, DEADLINED])
+        told.append(
+            f"The deadline leaves out {whole(out)} of {fleets.CLIENTS} people."
+            if out >= 0.5
+            else "The deadline leaves out nobody."
+        )
+        items.append(
+            f'<li class="c{_COLOURS[fleet]}"><b>{escape(capital(head))}</b><span>{escape(tight(" ".join(told)))}</span></li>'
+        )
+    return f'<ul class="verdicts">{"".join(items)}</ul>'  # fmt: skip
 
 
-def _next_steps() -> str:
-    return (
-        '<h2>Six methods, one fleet</h2><p>FedAvg is one method of many: <a href="methods.html">see what five others make of the middle fleet '
-        "in the same hours</a>.</p>"
-        '<h2>One person, several devices</h2><p>Several devices often belong to one person, and may then share samples: <a href="users.html">see what that '
-        "changes</a>.</p>"
-        "<h2>Try it yourself</h2><p>Every run above is a folder under <code>runs/</code> beside this page, with its spec, journal, model "
-        "and report. Change one thing and run it again:</p>"
-        "<pre>fedfleet run demo/runs/severe-deadline/spec.toml pace.seconds=300 --out mine\nfedfleet replay mine\nfedfleet list policies</pre>"
+def _caveat(done: Done) -> str:
+    """How much seeds alone change, where they change most, and what the test set leaves open."""
+    values = {
+        key: [float(v) for run in runs if (v := run.metrics["accuracy"]) is not None] for key, runs in done.items()
+    }
+    fleet, way = max((k for k, v in values.items() if v), key=lambda k: max(values[k]) - min(values[k]))
+    tested = min(run.tested for runs in done.values() for run in runs if run.tested)
+    error = max(sampling_error(v, tested) for mine in values.values() for v in mine)
+    return tight(
+        f'<p class="aside"><b>How sure? {capital(count(len(fleets.SEEDS), "seed"))} <abbr title="{SEED}">each</abbr>, so only large '
+        f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {spread(values[fleet, way])}, by seeds alone. The {tested:,} test "
+        f"images leave up to ±{100 * error:.0f} points by themselves. Surely means: by a paired test over common seeds with Holm's correction, "
+        "at 5 %. BiasPrompt+ begins with a backbone that was trained on generated pictures; the others begin from nothing.</p>"
     )
+
+
+def _setting() -> str:
+    return (
+        f"<p>Federated learning trains one model on many people's devices without collecting their data. Here {fleets.CLIENTS} people's phones learn to read handwritten "
+        f"digits, {fleets.COHORT} asked at a time, as if the model were a ViT-B/16 of 343 MB. Time is virtual: it is computed from each phone's link, computing speed and "
+        "reachability, so that a simulated week takes seconds.</p>"
+    )
+
+
+def _tables() -> str:
+    three = [[f'<b class="c{_COLOURS[name]}">{name}</b>', escape(text)] for name, (text, _) in fleets.FLEETS.items()]
+    six = [[escape(name), escape(way.does)] for name, way in fleets.WAYS.items()]
+    return html_table([Head("fleet"), Head("what it is like", kind="words")], three) + html_table(
+        [Head("way to train"), Head("what it does", kind="words")], six
+    )
+
+
+def _commands(out: Path) -> list[str]:
+    seed = fleets.SEEDS[0]
+    severe = f"{out}/runs/severe-deadline-{seed}"
+    return [
+        f"fedfleet run {severe}/spec.toml pace.seconds=300 --out mine",
+        f"fedfleet compare {severe} mine --out mine.html",
+        f"fedfleet explain {out}/runs/severe-waiting-{seed}",
+        f"fedfleet replay {severe}",
+        "fedfleet list algorithms",
+    ]

@@ -1,43 +1,78 @@
-"""The demo's second page: what changes when devices are grouped by user and may exchange samples."""
+"""The demo's second question on its page: what changes when devices belong to people and may exchange samples."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+from html import escape
 
-from fedfleet.app.demo.users import DEVICES, METHODS, ROUNDS, TARGET, one_user, result_row
-from fedfleet.app.pages.exchange import durations, holdings
-from fedfleet.app.pages.figures import accuracy_over_time
-from fedfleet.app.pages.html import figure, page, table
-from fedfleet.app.pages.svg import COLOURS
-from fedfleet.app.runs import Finished
-from fedfleet.app.terminal.text import percent, span
+from fedfleet.app.demo import answer, fleets, users
+from fedfleet.app.demo.running import USERS, Done
+from fedfleet.app.pages.charts.bars import Bar, Part, bars
+from fedfleet.app.pages.charts.drawing import both, figure, key
+from fedfleet.app.pages.compared.curves import accuracy_figure
+from fedfleet.app.pages.compared.looking import Side
+from fedfleet.app.pages.compared.rows import Head, accuracy_cell, html_table, seed_links, time_to
+from fedfleet.app.pages.compared.words import points, tight
 from fedfleet.shuffle import score, solve
+from fedfleet.shuffle.problem import effort
 
 
-def users_page(runs: Mapping[str, Finished]) -> str:
-    """The page."""
-    problem = one_user()
-    found = solve(problem)
-    assert found.bound is not None
-    after = score(problem, found.plan)
-    lines = [(n, done.events, COLOURS[i], False) for i, (n, done) in enumerate(runs.items())]
-    rows = []
-    for name, done in runs.items():
-        r = result_row(name, done)
-        to = r["seconds_to_target"]
-        rows.append([name, METHODS[name][0], percent(r["accuracy"]), "never" if to is None else span(to), span(r["virtual_seconds"])])  # fmt: skip
-    body = [
-        "<h1>One person, several devices</h1>",
-        f'<p class="lead">Phones, watches and tablets often belong to one person, who may let them share data. Here {DEVICES} devices, two to '
-        "five per user, learn to read digits; they differ 13-fold in computing speed and 200-fold in bandwidth.</p>",
-        table(["method", "what it does", "accuracy", f"time to {TARGET:.0%}", f"time of {ROUNDS} rounds"], rows, words=[1]),
-        figure(accuracy_over_time(lines), "Accuracy against virtual time. The time for planning, exchanging samples and sending models is included."),
-        "<h2>What an exchange looks like</h2>",
-        f"<p>The user with most devices, before and after its first exchange. If samples could be divided, the best plan is known to within {(found.relaxed - found.bound) / found.relaxed:.2%}; "
-        f"the plan in whole samples costs {found.score.objective / found.relaxed - 1:.1%} more than that. "
-        f"{int(after.moved)} of {int(problem.counts.sum())} samples change device.</p>",
-        figure(holdings(problem.counts, found.plan.sum(0)), "How many samples of each digit, 0 to 9 from left to right, a device holds before and after; all bars have the same scale."),
-        figure(durations(problem, found.plan), "How long each device takes: the slow ones hand samples to those that have time."),
-        '<p><a href="report.html">Back to the three fleets.</a> Solve an exchange of your own with <code>fedfleet shuffle user.json --picture user.html</code>.</p>',
+def users_section(done: Done, sides: Sequence[Side]) -> str:
+    """The section: what was reached, how, and what an exchange looks like."""
+    rows = [
+        [
+            escape(side.name), escape(users.METHODS[side.name][0]), accuracy_cell([v for one in side.looks if (v := one.last) is not None]),
+            escape(time_to(side.looks, users.TARGET)), seed_links(side.looks),
+        ]
+        for side in sides
     ]  # fmt: skip
-    return page("FedFleet demo: one person, several devices", body)
+    heads = [
+        Head("method"), Head("what it does", kind="words"), Head("accuracy", "The mean over seeds, and from lowest to highest."),
+        Head(f"time to {points(users.TARGET)}", "The median over seeds, by Kaplan and Meier."), Head("seeds", kind="words"),
+    ]  # fmt: skip
+    return "".join([
+        "<h2>One person, several devices</h2>",
+        f"<p>{escape(tight(sentence(done)))}</p>",
+        html_table(heads, rows),
+        accuracy_figure(sides, title=f"Accuracy within {users.MINUTES} min, by what a person's devices share", target=users.TARGET),
+        _exchange(),
+    ])  # fmt: skip
+
+
+def sentence(done: Done) -> str:
+    """What was compared, and by how much sharing is faster."""
+    said = {way: answer.time_to(done[USERS, way], users.TARGET) for way in users.METHODS}
+    flat, shared = said["FedAvg"], said["ShuffleFL"]
+    faster = (
+        f" ShuffleFL reaches {points(users.TARGET)} {flat / shared:.1f} times as fast as FedAvg."
+        if flat and shared
+        else ""
+    )
+    return (
+        f"Phones, watches and tablets often belong to one person, who may let them share data. Here {users.DEVICES} devices, two to five a person, "
+        f"learn to read digits; their links and processors differ widely.{faster}"
+    )
+
+
+def _exchange() -> str:
+    """The exchange of one person: how long each device takes before and after."""
+    problem = users.one_user(fleets.SEEDS[0])
+    plan = solve(problem, quick=True).plan
+    moved, every = int(score(problem, plan).moved), int(problem.counts.sum())
+    training, before = effort(problem) * plan.sum((0, 1)), effort(problem) * problem.counts.sum(1)
+    paid = score(problem, plan).latency - training
+    rows = list[Bar]()
+    for v in range(len(before)):
+        held = f"{int(problem.counts[v].sum())} samples", f"{int(plan.sum((0, 1))[v])} samples"
+        rows.append(Bar(f"device {v + 1}, before", [Part(before[v], "a6")], f"{before[v]:.0f} s, {held[0]}"))
+        rows.append(
+            Bar("after", [Part(training[v], "a5"), Part(paid[v], "a4")], f"{training[v] + paid[v]:.0f} s, {held[1]}")
+        )
+    wide, slim = both(lambda sheet: bars(rows, sheet, beside=True))
+    slowest = f"The slowest device needs {max(before):.0f} s before and {max(training + paid):.0f} s after."
+    return figure(
+        f"What an exchange looks like: {moved} of {every} samples of one person change device",
+        "How long each device of the person with most devices takes in the first round: slow ones hand samples to those that have time.",
+        wide, slim, slowest, key=key([("before", "a6"), ("after: training", "a5"), ("after: sending and receiving samples", "a4")]),
+        note=slowest,
+    )  # fmt: skip

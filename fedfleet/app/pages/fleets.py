@@ -6,39 +6,56 @@ from functools import partial
 
 import numpy as np
 
-from fedfleet.app.pages.columns import ranked_columns, thinned
-from fedfleet.app.pages.html import figure, page
-from fedfleet.app.pages.svg import COLOURS, Series, bar_chart, line_chart
+from fedfleet.app.pages.charts.axes import number
+from fedfleet.app.pages.charts.columns import Column, Panel, columns, ranks
+from fedfleet.app.pages.charts.drawing import both, figure
+from fedfleet.app.pages.charts.histogram import histogram
+from fedfleet.app.pages.charts.steps import Line, Plot, steps
+from fedfleet.app.pages.html import page, topline
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, unshared_devices, unshared_states
 from fedfleet.core.intervals import ready_until
-from fedfleet.core.records import Floats
+from fedfleet.core.records import Floats, Ints
 from fedfleet.measure.montecarlo.metrics import in_threads, parts_of, simulate
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
 
 
-def histogram(values: Floats, x_label: str, y_label: str, *, bins: int = 40) -> str:
-    """How often values fall into equal ranges."""
-    counts, edges = np.histogram(values, bins)
-    titles = [f"{edges[i]:.4g} to {edges[i + 1]:.4g}: {counts[i]}" for i in range(len(counts))]
-    span = f"{x_label}: {edges[0]:.4g} to {edges[-1]:.4g}, in {bins} equal ranges"
-    return bar_chart(counts.tolist(), span, y_label, [COLOURS[0]] * len(counts), titles, numbered=False)
+def spread(title: str, values: Floats, unit: str, *, bins: int = 20, log: bool = False) -> str:
+    """The figure of how often values fall into equal ranges; `log`: equal on a logarithmic scale."""
+    seen = np.log10(np.maximum(values, 1e-9)) if log else values
+    counts, edges = np.histogram(seen, bins)
+    limits: list[float] = (10.0**edges if log else edges).tolist()
+    feet = [_short(limits[i]) if i % 5 == 0 else "" for i in range(bins)]
+    finding = f"{title}: {_short(float(values.min()))} to {_short(float(values.max()))} {unit}, {_short(float(np.median(values)))} in the middle, of {len(values):,}."
+    ranges = "equal ranges, logarithmic" if log else "equal ranges"
+    drawn = both(lambda sheet: histogram(counts.tolist(), sheet, feet, label=f"{unit}, each from"))
+    return figure(
+        title,
+        f"How many fall into each of {bins} {ranges}, {_short(limits[0])} to {_short(limits[-1])} {unit}",
+        *drawn,
+        finding,
+    )
+
+
+def _short(value: float) -> str:
+    return number(float(f"{value:.3g}"))
 
 
 def devices_page(table: DeviceTable) -> str:
     """Speeds of a fleet, as in Figures S3 and S4 of FLHetBench's supplement."""
     means = mean_kbps(table) / 1000.0
     ordered = np.sort(means)
-    curve = Series("clients", ordered.tolist(), (np.arange(1, len(ordered) + 1) / len(ordered)).tolist(), COLOURS[0])
+    curve = Line("devices", ordered.tolist(), (np.arange(1, len(ordered) + 1) / len(ordered)).tolist(), said="100 %")
+    slow = f"A tenth of the clients is slower than {np.percentile(means, 10):,.1f} Mbit/s, half than {np.median(means):,.1f}."
     body = [
         "<h1>Devices of a fleet</h1>",
         f'<p class="lead">{len(table)} clients with {len(np.unique(table.ids))} different devices; mean speed {means.mean():.1f} Mbit/s, '
         f"standard deviation {means.std():.1f}.</p>",
-        figure(histogram(means, "mean speed of a client, Mbit/s", "clients"), "How fast clients are on average."),
-        figure(histogram(unshared_devices(table).down / 1000.0, "single measurements, Mbit/s", "measurements"), "All measured speeds; each trip of a client uses one of them."),
-        figure(line_chart([thinned(curve)], "mean speed, Mbit/s", "share of clients", y_percent=True), "The share of clients that are slower than a speed."),
+        spread("How fast clients are on average", means, "Mbit/s"),
+        spread("All measured speeds; each trip of a client uses one of them", unshared_devices(table).down / 1000.0, "Mbit/s"),
+        figure("The share of clients that are slower than a speed", "", *both(lambda sheet: steps([curve], sheet, Plot(time=False, label="mean speed, Mbit/s"))), slow),
     ]  # fmt: skip
-    return page("FedFleet: devices", body)
+    return page("FedFleet: devices", body, top=topline("devices of a fleet"))
 
 
 def hourly_availability(table: StateTable, *, days: int = 5) -> Floats:
@@ -54,15 +71,17 @@ def states_page(table: StateTable) -> str:
     share = availability(table)
     hours = hourly_availability(table)
     t = unshared_states(table).traces
-    lengths = np.log10(np.maximum(t.ends - t.begins, 1.0))
+    lengths = np.maximum(t.ends - t.begins, 1.0) / 60.0
+    curve = Line("ready", [*range(24), 24], [*hours.tolist(), float(hours[0])], said=f"{100 * hours[0]:.0f} %")
+    daily = f"Most are ready at {int(hours.argmax())} o'clock, {100 * hours.max():.0f} %; fewest at {int(hours.argmin())} o'clock, {100 * hours.min():.0f} %."
     body = [
         "<h1>Reachability of a fleet</h1>",
         f'<p class="lead">{len(table)} clients with {len(np.unique(table.ids))} different states; on average {100 * share.mean():.1f} % of the time ready.</p>',
-        figure(line_chart([Series("ready", list(range(24)), hours.tolist(), COLOURS[0])], "hour of the day", "share of clients ready"), "How many can be reached at each hour."),
-        figure(histogram(share, "share of time ready", "clients"), "How much of the time each client is ready."),
-        figure(histogram(lengths, "length of a session, log10 seconds", "sessions"), "How long a client stays ready: 1 is ten seconds, 4 is nearly three hours."),
+        figure("How many can be reached at each hour", "Share of clients ready", *both(lambda sheet: steps([curve], sheet, Plot(time=False, label="hour of the day"))), daily),
+        spread("How much of the time each client is ready", 100 * share, "%"),
+        spread("How long a client stays ready", lengths, "minutes", log=True),
     ]  # fmt: skip
-    return page("FedFleet: states", body)
+    return page("FedFleet: states", body, top=topline("reachability of a fleet"))
 
 
 def successes_page(devices: str | None, states: str | None, settings: Settings) -> str:
@@ -85,12 +104,22 @@ def successes_page(devices: str | None, states: str | None, settings: Settings) 
         [(successes, _)] = in_threads(lambda asked, stop: asked(stop=stop), [asked])
         order = np.argsort(-successes, kind="stable")
         ideal = settings.s_ideal(len(successes))
-        chart = ranked_columns(
-            successes, order, "clients, most successful first", "S_i", [COLOURS[0], COLOURS[2]], (successes == 0).astype(np.int64),
-            lambda c, own=successes: f"client {c}: {own[c]}",
-        )  # fmt: skip
-        body.append(
-            f"<h2>{name}</h2>"
-            + figure(chart, f"If all clients were alike and always reachable, each would succeed {ideal:.0f} times.")
-        )
-    return page("FedFleet: successes", body)
+        body.append(f"<h2>{name}</h2>" + _ranked(successes[order], ideal))
+    return page("FedFleet: successes", body, top=topline("how often each client succeeds"))
+
+
+def _ranked(successes: Ints, ideal: float) -> str:
+    """Successes from most to least, a column for each client or for several of like rank."""
+    edges = ranks(len(successes))
+    means: list[float] = (np.add.reduceat(successes, edges[:-1]) / np.diff(edges)).tolist()
+    none = int((successes == 0).sum())
+    panel = Panel(
+        [Column(m) for m in means],
+        people=len(successes),
+        never=none,
+        under=(f"{none:,} of {len(successes):,} never succeed",),
+    )
+    each = "" if len(means) == len(successes) else f"; a column is {len(successes) // len(means):,} clients"
+    finding = f"If all clients were alike and always reachable, each would succeed {ideal:.0f} times; the best does {successes[0]:,} times, {none:,} never."
+    wide, slim = both(lambda sheet: columns([panel], sheet, across=1, height=130, ref=(ideal, "if all were alike")))
+    return figure("Successes of each client, most first", f"Grey: never{each}", wide, slim, finding, note=finding)

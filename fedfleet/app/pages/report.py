@@ -24,7 +24,8 @@ from fedfleet.app.pages.run.learning import learning_section
 from fedfleet.app.pages.run.people import people_section
 from fedfleet.app.pages.run.rounds import failed_section, rounds_section
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
-from fedfleet.app.runs.explaining import attributed_run
+from fedfleet.app.runs.classes import kept_classes
+from fedfleet.app.runs.explaining import booked
 from fedfleet.app.runs.hindsight import Hindsight, hindsight
 from fedfleet.app.runs.privacy import kept_privacy
 from fedfleet.app.spec import Spec
@@ -49,7 +50,7 @@ def report_run(folder: Path) -> dict[str, Any]:
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to report yet")
     path = folder / "report.html"
-    found = summary(events, chance=kept_chance(folder)) | (own_measures(folder) | kept_privacy(folder) if ended else {})
+    found = summary(events, chance=kept_chance(folder)) | (_kept(folder) if ended else {})
     found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
@@ -59,13 +60,19 @@ def report_run(folder: Path) -> dict[str, Any]:
     return metrics
 
 
+def _kept(folder: Path) -> dict[str, Any]:
+    """What the end of a run wrote down that its journal does not hold."""
+    return own_measures(folder) | kept_privacy(folder) | kept_classes(folder)
+
+
 def _rendered(folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Event], *, ended: bool) -> str:
     """The page, with what the world of the run knows; a served run has none."""
-    found, served = attributed_run(folder)
-    seen = None if served else hindsight(spec, events, task_table(events))
+    found, served = booked(folder, spec, events)
+    tasks = task_table(events)
+    seen = None if served else hindsight(spec, events, tasks)
     return render(
         folder.resolve().name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), found if found.virtual_seconds > 0 else None,
-        seen=seen, hard=None if served or seen is None else measured(spec, seen, task_table(events), int(metrics["rounds"])),
+        seen=seen, hard=None if served or seen is None else measured(spec, seen, tasks, int(metrics["rounds"])),
         ended=ended,
     )  # fmt: skip
 

@@ -7,31 +7,34 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from fedfleet.app.pages.html import figure, page, table
-from fedfleet.app.pages.svg import WIDTH, Axis, number, ticks
+from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, shares
+from fedfleet.app.pages.charts.drawing import Drawing, Sheet, both, box, figure, line, text
+from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.html import folded, page, table, topline
+from fedfleet.app.pages.times import even
 from fedfleet.app.runs.causes import NAMES
 from fedfleet.app.terminal.text import percent, span
 
-_LEFT, _RIGHT, _TOP, _ROW, _BAR = 180, 96, 8, 30, 16
-_WHOLE, _GAIN, _LOSS = "var(--c1)", "var(--c4)", "var(--c2)"
+_ROW, _BAR = 30.0, 16.0
+_WHOLE, _GAIN, _LOSS = "a6", "a4", "a2"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One bar of a waterfall: from where to where, what it says beside it, and its colour."""
+    """One bar of a waterfall: from where to where, what it says beside it, and its paint."""
 
     name: str
     start: float
     end: float
     said: str
-    colour: str
+    kind: str
 
 
 def explain_page(attribution: str, counterfactuals: dict[str, Any], name: str = "run") -> str:
     """The page of `fedfleet explain`: the figure of where the time went, and what would have been; either may be empty."""
     went = ["<h2>What its time went into</h2>", attribution] if attribution else []
     body = [f"<h1>{escape(name)} explained</h1>", *went, *counterfactual_section(counterfactuals)]
-    return page(f"FedFleet: {name} explained", body)
+    return page(f"FedFleet: {name} explained", body, top=topline(f"run {name}", [("report", "report.html")]))
 
 
 def counterfactual_section(found: dict[str, Any]) -> list[str]:
@@ -45,46 +48,52 @@ def counterfactual_section(found: dict[str, Any]) -> list[str]:
     note = (
         f" A run that never did counts with {span(found['horizon'])}, the longest of these runs." if restricted else ""
     )
+    seconds, accuracy = _steps(found, "time_to_accuracy", span), _steps(found, "accuracy", percent)
     return [
         *said,
-        figure(waterfall(_steps(found, "time_to_accuracy", span), axis="virtual seconds"), f"Virtual time until {target} accuracy, from the "
-               f"run as it was to an ideal fleet: the Shapley value of each cause.{note}"),
-        figure(waterfall(_steps(found, "accuracy", percent), axis="accuracy"), "Accuracy of the last model, in the same way."),
-        "<details><summary>All re-simulations</summary>", _rows(found), "</details>",
+        figure(f"Virtual time until {target} accuracy", f"From the run as it was to an ideal fleet: the Shapley value of each cause.{note}",
+               *both(lambda sheet: waterfall(seconds, sheet, lambda high: even(0.0, high, 4))), told(seconds)),
+        figure("Accuracy of the last model", "In the same way.", *both(lambda sheet: waterfall(accuracy, sheet, shares)), told(accuracy)),
+        folded("All re-simulations", _rows(found)),
         '<p class="note">Each was simulated with the same seed and the same addressed draws. The reference is an ideal device, the '
         "fleet's fastest, and not the median one. Causes act together: a Shapley value is a cause's effect averaged over all orders "
         "in which the causes could be removed.</p>",
     ]  # fmt: skip
 
 
-def waterfall(steps: Sequence[Step], *, axis: str) -> str:
-    """Horizontal bars, each beginning where the one above ended; the first and the last stand on zero."""
+def told(steps: Sequence[Step]) -> str:
+    """The waterfall in words."""
+    return "; ".join(f"{step.name}: {step.said}" for step in steps) + "."
+
+
+def waterfall(steps: Sequence[Step], sheet: Sheet, marks: Callable[[float], Ticks]) -> Drawing:
+    """Lying bars, each beginning where the one above ended; the first and the last stand on zero. Names stand above on phones."""
     low = min(0.0, *(min(s.start, s.end) for s in steps))
     high = max(max(s.start, s.end) for s in steps) or 1.0
-    x, base = Axis(low, high, _LEFT, WIDTH - _RIGHT), _TOP + _ROW * len(steps)
-    parts = [f'<line x1="{x.start}" x2="{x.end}" y1="{base}" y2="{base}" class="axis"/>']
-    for t in ticks(low, high, 6):
-        parts.append(f'<line x1="{x(t):.1f}" x2="{x(t):.1f}" y1="{_TOP}" y2="{base}" class="grid"/>')
-        parts.append(f'<text x="{x(t):.1f}" y="{base + 16}" class="tick" text-anchor="middle">{number(t)}</text>')
-    middle = (x.start + x.end) / 2
-    parts.append(f'<text x="{middle:.1f}" y="{base + 34}" class="label" text-anchor="middle">{escape(axis)}</text>')
+    left = 6.0 if sheet.slim else max(width_of(s.name) for s in steps) + 14
+    head, row = (18.0, _ROW + 14) if sheet.slim else (0.0, _ROW)
+    x, base = (
+        Scale(low, high, left, sheet.width - max(width_of(s.said, strong=True) for s in steps) - 12),
+        row * len(steps) + 4,
+    )
+    found = [line(x(at), 0, x(at), base, "grid") for _, at in marks(high)]
     for i, step in enumerate(steps):
-        parts += _bar(step, x, _TOP + _ROW * i)
+        found += _bar(step, x, row * i + head, sheet)
         if i + 1 < len(steps):  # where the next one goes on
-            at, y = x(step.end), _TOP + _ROW * i + (_ROW + _BAR) / 2
-            parts.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{y:.1f}" y2="{y + _ROW - _BAR:.1f}" class="mark"/>')
-    return f'<svg viewBox="0 0 {WIDTH} {base + 42}" role="img">{"".join(parts)}</svg>'
+            foot = row * i + head + (_ROW + _BAR) / 2
+            found.append(line(x(step.end), foot, x(step.end), foot + row - _BAR, "ref"))
+    return Drawing(sheet.width, base + 26, found + foot_axis(x, marks(high), base))
 
 
-def _bar(step: Step, x: Axis, top: float) -> list[str]:
+def _bar(step: Step, x: Scale, top: float, sheet: Sheet) -> list[str]:
     left, right = sorted((x(step.start), x(step.end)))
-    y, text = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
-    title = escape(f"{step.name}: {step.said}")
+    y, middle = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
+    name = text(6, top + 4, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
+    title = "" if sheet.slim else f"{step.name}: {step.said}"
     return [
-        f'<text x="{_LEFT - 8}" y="{text:.1f}" class="tick" text-anchor="end">{escape(step.name)}</text>',
-        f'<rect x="{left:.1f}" y="{y:.1f}" width="{max(right - left, 1.5):.1f}" height="{_BAR}" rx="2" fill="{step.colour}">'
-        f"<title>{title}</title></rect>",
-        f'<text x="{right + 6:.1f}" y="{text:.1f}" class="tick">{escape(step.said)}</text>',
+        name,
+        box(left, y, max(right - left, 1.5), _BAR, step.kind, title),
+        text(right + 6, middle, step.said, "strong halo"),
     ]
 
 
@@ -97,8 +106,8 @@ def _steps(found: dict[str, Any], figure_of: str, say: Callable[[float], str]) -
     effects = {cause: found["shapley"][cause][figure_of] for cause in found["present"]}
     for cause, effect in sorted(effects.items(), key=lambda item: -abs(item[1])):
         sign = "-" if effect < 0 else "+"
-        colour = _GAIN if effect * better >= 0 else _LOSS
-        steps.append(Step(f"without {NAMES[cause]}", at, at + effect, f"{sign}{say(abs(effect))}", colour))
+        kind = _GAIN if effect * better >= 0 else _LOSS
+        steps.append(Step(f"without {NAMES[cause]}", at, at + effect, f"{sign}{say(abs(effect))}", kind))
         at += effect
     return [*steps, Step("ideal fleet", 0.0, last[figure_of], _whole(last, figure_of, say), _WHOLE)]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from fedfleet.core.parts import Task
@@ -9,6 +11,15 @@ from fedfleet.core.trees import Tree
 from fedfleet.measure.classes import MOST_CLASSES, class_results, confusion_matrix
 
 KEYS = ("classes", "confusion")  # the measures that follow from the model and not from the journal
+
+
+def kept_classes(out: Path) -> dict[str, Any]:
+    """What the end of this run found by class: it is kept, because it follows from the model and not from the journal."""
+    try:
+        found: dict[str, Any] = json.loads((out / "metrics.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return {key: found[key] for key in KEYS if found.get(key)}
 
 
 def with_classes(measures: dict[str, Any], task: Task, params: Tree) -> dict[str, Any]:

@@ -43,6 +43,11 @@ def attributed_run(folder: Path) -> tuple[Attribution, bool]:
     spec, events, _ = opened(folder)
     if not events:
         raise BadInput(f"the journal in {folder} is empty, so there is nothing to explain yet")
+    return booked(folder, spec, events)
+
+
+def booked(folder: Path, spec: Spec, events: list[Event]) -> tuple[Attribution, bool]:
+    """The same of a folder that was read already."""
     served = kind_of(identity_of(folder / "run.db")) == "served"
     return (attribution(events), True) if served else (simulated(spec, events), False)
 

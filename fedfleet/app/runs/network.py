@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from fedfleet.app.spec import Spec, load_spec
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.runtime import journal as journals
+from fedfleet.runtime.files import write_whole
 from fedfleet.runtime.journal import Journal
 from fedfleet.runtime.lock import locked
 from fedfleet.runtime.seals import SEAL, identity, kind_of
@@ -200,6 +202,8 @@ def _tls(door: Door) -> dict[str, str]:
 def _greeting(spec: Spec, options: Serve, door: Door, folder: Path) -> Callable[[Processor, Listening], None]:
     def greet(processor: Processor, found: Listening) -> None:
         del processor
+        told = {"address": found.address, "tls": door.files is not None}
+        write_whole(folder / "wire" / "address", (json.dumps(told) + "\n").encode())  # for whoever watches the folder
         how = "with TLS" if door.files is not None else "on this machine only, without TLS"
         say(f"listening on {found.address} ({how}) for {options.devices} devices of {spec.world['clients']} clients")
         if door.files is None:

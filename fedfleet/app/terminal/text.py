@@ -13,6 +13,7 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"accuracy {percent(answer['accuracy'])} on the central test set; clients {percent(answer['accuracy_clients'])}, "
         f"10th-percentile client {percent(answer['accuracy_bottom10'])}, "
         f"mean of the worst tenth {percent(metrics.get('accuracy_worst10_mean'))}",
+        *shown_apart(metrics),
         *shown_failures(answer["failed_rounds"]),
         *shown_privacy(answer.get("privacy")),
         f"{size(answer['bytes_down'])} down, {size(answer['bytes_up'])} up",
@@ -20,6 +21,18 @@ def shown_run(answer: dict[str, Any], metrics: dict[str, Any]) -> str:
         f"digest {answer['digest'][:16]}; see {answer['out']}/report.html",
     ]
     return "\n".join(lines)
+
+
+def shown_apart(metrics: dict[str, Any]) -> list[str]:
+    """How the model does for whom it did not learn from: people held out, clients who never took part.
+
+    >>> shown_apart({"accuracy_unseen": 0.5, "accuracy_never": None, "accuracy_took_part": 0.8})
+    ['new people, of whom nothing was trained on: 50.0 %']
+    """
+    new, never, took = (metrics.get(f"accuracy_{name}") for name in ("unseen", "never", "took_part"))
+    found = [] if new is None else [f"new people, of whom nothing was trained on: {percent(new)}"]
+    apart = f"clients who never took part: {percent(never)}, the others: {percent(took)}"
+    return found if never is None else [*found, apart]
 
 
 def shown_energy(found: dict[str, Any] | None) -> list[str]:
@@ -135,25 +148,17 @@ def shown_measures(answer: dict[str, Any]) -> str:
 
 
 def shown_demo(answer: dict[str, Any]) -> str:
-    """The demo's results as three tables, and where its report is."""
-    lines = [
-        f"{'fleet':<10} {'pacing':<10} {'accuracy':>9} {'virtual time':>14} {'failed rounds':>14} {'never took part':>16}"
-    ]
+    """The demo's finding, its answer, a row for each way to train on each fleet, and where its page is."""
+    lines = [answer["finding"], "", answer["answer"], ""]
+    lines.append(
+        f"{'fleet':<8} {'way to train':<18} {'after the hours':>16} {'at the end':>11} {'total time':>11} {'never took part':>16}"
+    )
     lines += [
-        f"{r['fleet']:<10} {r['pace']:<10} {percent(r['accuracy']):>9} {span(r['virtual_seconds']):>14} {r['rounds_failed']:>14} "
-        f"{r['never']:>16}"
-        for r in answer["runs"]
+        f"{r['fleet']:<8} {r['method']:<18} {percent(r['accuracy_at_equal_time']):>16} {percent(r['accuracy']):>11} "
+        f"{span(r['virtual_seconds']):>11} {r['never']:>16.0f}"
+        for r in answer["ways"]
     ]
-    lines += ["", f"{'users, method':<22}  {'accuracy':>8}  {'virtual time':>13}"]
-    lines += [
-        f"{r['method']:<22}  {percent(r['accuracy']):>8}  {span(r['virtual_seconds']):>13}" for r in answer["users"]
-    ]
-    lines += ["", f"{'middle fleet, method':<22}  {'accuracy':>8}  {'sent up':>13}  {'sent down':>13}"]
-    lines += [
-        f"{r['method']:<22}  {percent(r['accuracy']):>8}  {size(r['bytes_up']):>13}  {size(r['bytes_down']):>13}"
-        for r in answer["methods"]
-    ]
-    return "\n".join([*lines, "", f"report: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
+    return "\n".join([*lines, "", f"page: {answer['report']} ({answer['wall_seconds']:.0f} s)"])
 
 
 def shown_datasets(answer: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ VERBS: dict[str, str] = {
     "study": "fedfleet.app.verbs.study:study",
     "report": "fedfleet.app.verbs.report:report",
     "compare": "fedfleet.app.verbs.compare:compare",
+    "dashboard": "fedfleet.app.verbs.dashboard:dashboard",
     "explain": "fedfleet.app.verbs.explain:explain",
     "replay": "fedfleet.app.verbs.replay:replay",
     "verify": "fedfleet.app.verbs.verify:verify",

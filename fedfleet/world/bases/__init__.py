@@ -13,7 +13,7 @@ from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import DeviceTable, StateTable
 
 # prefix -> module under fedfleet.world.bases; each has `devices(path)`, `states(path)` or both
-_LOADERS = {name: name for name in ("flhetbench", "flash", "fedscale", "flame", "fsreal", "builtin")}
+LOADERS = {name: name for name in ("flhetbench", "flash", "fedscale", "flame", "fsreal", "builtin")}
 
 
 def load_devices(where: str) -> DeviceTable:
@@ -32,8 +32,8 @@ def _loader(where: str, what: str) -> Callable[[], Any]:
         prefix, path = where, ""
     elif not colon:
         prefix, path = "canonical", where
-    elif prefix not in _LOADERS:
-        raise BadInput(f"{where}: there is no base called {prefix!r}{nearest(prefix, _LOADERS)}")
+    elif prefix not in LOADERS:
+        raise BadInput(f"{where}: there is no base called {prefix!r}{nearest(prefix, LOADERS)}")
     module = import_module(f"fedfleet.world.bases.{prefix}")
     load = getattr(module, what, None)
     if load is None:

@@ -1,10 +1,23 @@
-"""One run of the demo."""
+"""Having the demo's runs done."""
 
-from fedfleet.app.demo.running import trained
+import pytest
+
+from fedfleet.app.demo import fleets, running
+from fedfleet.app.demo.running import USERS, planned, planned_in_order, run_demo
+from fedfleet.core.errors import RunFailed
 
 
-def test_a_run_has_its_folder_and_its_name(tmp_path):
-    table = {"task": "digits_logreg", "world": {"clients": 4}, "pace": {"cohort": 2}, "stop": {"rounds": 2}}
-    done = trained(tmp_path, "first", table, label="first", quiet=True)
-    assert done.out == tmp_path / "runs/first" and (done.out / "seal.json").is_file()
-    assert done.metrics["rounds"] == 2
+def test_the_longest_begin_first_and_every_run_is_there_once(tmp_path):
+    plan = planned(tmp_path)
+    assert len({run.out for run in plan}) == len(plan) == len(fleets.SEEDS) * (3 * 6 + 3)
+    assert [run.way for run in plan[:9]] == ["BiasPrompt+"] * 9 and plan[9].way == "ShuffleFL"
+    told = planned_in_order(tmp_path)
+    assert (
+        {run.out for run in told} == {run.out for run in plan} and told[0].fleet == "mild" and told[-1].fleet == USERS
+    )
+
+
+def test_a_run_that_cannot_be_finished_is_told(short, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "carried_out", lambda cells, *_, **__: ["the disk is full"] * len(cells))
+    with pytest.raises(RunFailed, match="could not be finished: the disk is full"):
+        run_demo(tmp_path, quiet=True)

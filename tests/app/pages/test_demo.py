@@ -1,37 +1,28 @@
-"""The demo's pages, from small runs."""
+"""The demo's page."""
 
-import pytest
-
-from fedfleet.app.demo.study import FLEETS, PACES
-from fedfleet.app.pages.demo import fleets_page
-
-MEASURED = {"value": 0.5, "ci95": [0.4, 120.0], "seeds": 3, "notes": []}
-METRICS = {f"{kind}-{form}": MEASURED for kind in ("DevMC", "StatMC", "InterMC") for form in "RT"}
+from fedfleet.app.demo import answer
+from fedfleet.app.demo.fleets import FLEETS, WAYS
+from fedfleet.app.pages.demo import demo_page, fleet_sides
+from tests.app.demo.doing import demo_of
 
 
-@pytest.fixture
-def page(tiny_run):
-    runs = {(fleet, pace): tiny_run for fleet in FLEETS for pace in PACES}
-    return fleets_page(runs, dict.fromkeys(FLEETS, METRICS))
-
-
-def test_every_fleet_is_described_measured_and_shown(page):
-    for fleet, (text, _) in FLEETS.items():
-        assert text in page
-        for pace in PACES:
-            assert f"The {fleet} fleet under {pace}" in page
-            assert f"<td>{fleet}, {pace}</td>" in page
-    assert page.count("<td>0.500</td>") == 9, "three fleets, three metrics with a deadline"
-
-
-def test_headings_of_the_metrics_are_grouped(page):
-    assert page.count('colspan="3"') == 2
-    assert page.count("<svg") == 1 + 2 * len(FLEETS) * len(PACES)
-
-
-def test_waiting_has_a_labelled_interval_and_its_notes(page, tiny_run):
-    assert page.count("<td>0.5 [0.4 to 120]</td>") == 9
-    assert "the 95 % interval of the mean over 3 seeds" in page
-    noted = {**METRICS, "DevMC-T": {**MEASURED, "notes": ["one device, <x>, decides it"]}}
-    told = fleets_page({("mild", "deadline"): tiny_run}, {"mild": noted})
-    assert "mild: one device, &lt;x&gt;, decides it." in told
+def test_the_page_answers_first_and_shows_everything(tiny_run):
+    done, path = demo_of([tiny_run.out]), tiny_run.out.parent / "index.html"
+    page = demo_page(done, path)
+    parts = [
+        "<h1>",
+        "How sure?",
+        "What was tried",
+        "54 runs",
+        "Who took part",
+        "Where the time went",
+        "What it cost",
+        "One person, several devices",
+    ]
+    places = [page.index(part) for part in (*parts, "How to check it")]
+    assert places == sorted(places)
+    assert answer.headline(done).split(":")[0] in page.replace("\u00a0", " ")
+    assert all(text in page for text, _ in FLEETS.values()) and all(name in page for name in WAYS)
+    sides = fleet_sides(done, path)
+    assert len(sides) == 18 and {side.colour for side in sides} == {1, 2, 3}
+    assert page.count('href="out/report.html"') >= 18 * 4, "every row and every seed opens its run"

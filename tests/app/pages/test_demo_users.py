@@ -1,14 +1,20 @@
-"""The demo's second page."""
+"""The demo's second question."""
 
-from fedfleet.app.demo.users import METHODS
-from fedfleet.app.pages.demo_users import users_page
+from fedfleet.app.demo import users
+from fedfleet.app.demo.running import USERS
+from fedfleet.app.pages.demo_users import sentence, users_section
+from tests.app.pages.compared.arms import compared
+from tests.app.pages.compared.looks import made, side
 
 
-def test_methods_are_compared_and_one_exchange_is_drawn(tiny_run):
-    page = users_page(dict.fromkeys(METHODS, tiny_run))
-    for name, (text, _) in METHODS.items():
-        assert f"<td>{name}</td>" in page
-        assert text.replace("'", "&#x27;") in page
-    assert page.count("<svg") == 3
-    assert page.count(">device 4<") == 2, "five devices, twice"
-    assert 'href="report.html"' in page
+def test_how_much_faster_sharing_is_is_computed():
+    done = {(USERS, way): [compared([0.1, 0.2, 0.9])] for way in users.METHODS}
+    done[USERS, "ShuffleFL"] = [compared([0.1, 0.9])]
+    assert "ShuffleFL reaches 85 % 2.0 times as fast as FedAvg." in sentence(done)
+    page = users_section(done, [side(way, made([0.1, 0.9])) for way in users.METHODS])
+    assert "change device" in page and page.count("<svg") >= 4
+
+
+def test_what_is_never_reached_is_not_compared():
+    done = {(USERS, way): [compared([0.1, 0.2])] for way in users.METHODS}
+    assert "times as fast" not in sentence(done)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedfleet.app.demo.study import always_ready
 from fedfleet.app.fleets.sampling import sample_devices
 from fedfleet.app.pages.fleets import devices_page, histogram, hourly_availability, states_page, successes_page
-from fedfleet.core.fleet import take_devices
+from fedfleet.core.fleet import StateTable, take_devices
+from fedfleet.core.intervals import traces
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.world.bases import load_devices, load_states
 from fedfleet.world.bases.canonical import write_devices
@@ -23,7 +23,9 @@ def test_hours_of_the_day_are_told_apart(tmp_path):
     states = load_states(str(fleet(tmp_path)[1]))  # ready from about 0:00 to about 11:30
     hours = hourly_availability(states)
     assert hours.shape == (24,) and hours[5] == 1.0 and hours[20] == 0.0
-    assert hourly_availability(always_ready(3)).tolist() == [1.0] * 24
+    day, n = np.full(3, 86400.0), np.arange(4)
+    always = StateTable(np.array(["always"] * 3), traces(np.zeros(3), day, n, np.zeros(3), day))
+    assert hourly_availability(always).tolist() == [1.0] * 24
 
 
 def test_pages_say_how_many_and_how_different(tmp_path):

@@ -1,13 +1,73 @@
-"""The page of a study."""
+"""The page of a study, from a small study on the disk."""
 
-from fedfleet.app.pages.study import write_study
-from fedfleet.app.studies.analysing import rows_of
-from fedfleet.app.studies.answering import Studied
-from tests.app.studies.tables import aims, asked, ran
+import re
+import shutil
+
+import pytest
+
+from fedfleet.app.pages.study import report_study, write_study
+from fedfleet.app.studies.answering import study
+from fedfleet.app.studies.running import Means
+from fedfleet.core.errors import BadInput
+
+TABLE = {
+    "name": "small<study>",
+    "baseline": "waiting",
+    "target": 0.5,
+    "seeds": [1, 2],
+    "base": {"task": {"use": "digits_logreg"}, "world": {"clients": 8}, "stop": {"rounds": 3}},
+    "runs": [
+        {"name": "waiting", "pace": {"use": "readiness", "cohort": 3}},
+        {"name": "deadline", "pace": {"use": "deadline", "cohort": 3, "seconds": 60.0}},
+        {"name": "never", "pace": {"use": "deadline", "cohort": 3, "seconds": 0.001}},
+    ],
+    "analysis": [
+        {"kind": "table"},
+        {"kind": "pearson", "x": "virtual_seconds"},
+        {"kind": "time_to_accuracy"},
+        {"kind": "paired_test"},
+    ],
+}
 
 
-def test_the_page_has_every_arm(tmp_path):
-    study = asked()
-    cells = ran(study, [0.5, 0.6, 0.7, 0.8])
-    page = write_study(Studied(study, cells, rows_of(study, cells, aims()), [], tmp_path, aims()))
-    assert all(arm.name in page.read_text() for arm in study.arms)
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    return study(TABLE, out=tmp_path_factory.mktemp("study") / "s", means=Means(1), tell=lambda said: None)
+
+
+def test_every_run_and_every_table_is_linked(studied):
+    path = write_study(studied)
+    page = path.read_text()
+    links = re.findall(r'href="([^"#]+)"', page)
+    assert len({link for link in links if link.startswith("runs/")}) == 4, "two arms made models, with two seeds each"
+    assert {"results.csv", "study.json"} <= set(links)
+    assert [link for link in links if not (path.parent / link).exists()] == []
+
+
+def test_arms_that_made_no_model_are_told_with_the_reason(studied):
+    page = write_study(studied).read_text()
+    assert "Runs that failed" in page and "no model was made" in page and "2 of 2 failed" in page
+
+
+def test_the_conclusion_comes_first_and_analyses_are_there(studied):
+    page = write_study(studied).read_text()
+    assert page.index("<h1>") < page.index("Three arms, six runs") < page.index("Analyses")
+    assert (
+        "is the baseline" in page
+        and "Pearson&#x27;s r" in page
+        and "small&lt;study&gt;" in page
+        and "<script" not in page
+    )
+
+
+def test_the_folder_alone_will_do(studied, tmp_path):
+    copy = shutil.copytree(studied.out, tmp_path / "copy")
+    (copy / "report.html").unlink(missing_ok=True)
+    assert report_study(copy) == copy / "report.html"
+    shutil.rmtree(next((copy / "runs").glob("waiting-*")))
+    assert "waiting" in report_study(copy).read_text(), "a run that was taken away leaves its row"
+
+
+def test_a_folder_without_a_study_is_told(tmp_path):
+    with pytest.raises(BadInput, match=r"study\.json cannot be read"):
+        report_study(tmp_path)

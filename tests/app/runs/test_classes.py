@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fedfleet.app.runs.classes import with_classes
+from fedfleet.app.runs.classes import kept_classes, with_classes
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.parts import Dataset, Task
@@ -46,3 +46,10 @@ def test_too_many_classes_or_labels_in_a_row_have_no_table():
 def test_code_that_is_not_trusted_is_not_asked(coded):
     found = replay_run(coded.out)
     assert {"classes", "confusion"} <= set(found["not_verified"]) and sum(map(sum, coded.metrics["confusion"])) == 40
+
+
+def test_what_was_found_is_kept_for_the_report(tiny_run, tmp_path):
+    assert kept_classes(tiny_run.out) == {key: tiny_run.metrics[key] for key in ("classes", "confusion")}
+    assert kept_classes(tmp_path) == {}
+    (tmp_path / "metrics.json").write_text('{"classes": null}')
+    assert kept_classes(tmp_path) == {}

@@ -13,7 +13,7 @@ def test_a_piece_is_text_and_its_runs_are_those_of_the_specs(tmp_path):
     piece = piece_of([c.spec for c in cells], [tmp_path / "a", tmp_path / "b"])
     assert work(piece, said.append) == {"failures": ["", ""]}
     assert [finished(tmp_path / n).spec.digest for n in "ab"] == [c.spec.digest for c in cells]
-    assert [s["run"] for s in said if s.get("over")] == [0, 1]
+    assert sorted(s["run"] for s in said if s.get("over")) == [0, 1]  # joined runs end in any order
     assert work(piece, said.append) == {"failures": ["", ""]}, "what is finished is only read"
 
 

@@ -27,3 +27,13 @@ def test_people_get_one_measure_per_line(run_copy, fedfleet):
 def test_what_is_no_run_is_refused(fedfleet, tmp_path):
     refused(fedfleet("report", tmp_path / "none"), "no run folder")
     refused(fedfleet("report", tmp_path), "no journal")
+
+
+def test_the_folder_of_a_study_has_its_page_written(fedfleet, tmp_path):
+    known = {"name": "s", "rows": [], "runs": [], "analyses": [], "verdict": "None."}
+    known |= dict.fromkeys(("target", "baseline", "equal_time_seconds"))
+    (tmp_path / "study.json").write_text(json.dumps(known))
+    code, printed, _ = fedfleet("report", tmp_path, "--json")
+    assert code == 0 and json.loads(printed)["report"] == str(tmp_path / "report.html")
+    (tmp_path / "study.json").write_text("{}")
+    refused(fedfleet("report", tmp_path), "study.json cannot be read", "run the study again")

@@ -95,6 +95,19 @@ def test_codecs_and_what_they_lost_give_the_digest_of_inline(shared):
     assert inside == there
 
 
+def test_seeds_apart_looks_and_an_own_test_set_give_the_digest_of_inline(shared):
+    stop = {"rounds": 2, "evaluate_attempts": 1, "evaluate_seconds": 7.0}
+    spec = {
+        **SPEC,
+        "seeds": {"fleet": 1, "data": 2},
+        "world": {**SPEC["world"], "holdout": 100, "charge": 1},
+        "stop": stop,
+    }
+    inside, there = (fedfleet.run(spec, f"run.execute={name}").metrics for name in ("inline", "ray"))
+    assert inside["digest"] == there["digest"] and inside["confusion"] == there["confusion"]
+    assert len(there["curve"]["seconds"]) > 6 and sum(map(sum, there["confusion"])) == 100
+
+
 def test_what_clients_draw_gives_the_digest_of_inline(shared):
     energy = {"use": "carbon", "energy": {"use": "phones", "link": "4g"}, "swing": 90.0}
     spec = {**SPEC, "world": {**SPEC["world"], "energy": energy}, "stop": {"rounds": 2}}

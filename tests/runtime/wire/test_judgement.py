@@ -11,6 +11,7 @@ import pytest
 from fedfleet.core.commands import Evaluate, Probe
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, ModelCommitted
+from fedfleet.core.records import Score, Tally, Tried
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.judgement import Judgement
@@ -195,5 +196,16 @@ def test_devices_that_should_judge_have_time_to_come_back(tmp_path: Path) -> Non
         await scene.until(lambda: judged_waves(scene, 0))
         (wave,) = judged_waves(scene, 0)
         assert np.frombuffer(wave.clients, np.uint32).tolist() == [0, 1]
+
+    play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_a_model_that_was_judged_before_is_not_judged_again(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        of = scene.processor
+        of.judgement.evaluate(Evaluate(0, of.state.server, False, Tried(Score(3, 5, 0.5), Tally(1, 2))))
+        fact = of.facts.pop()
+        assert isinstance(fact, Evaluated) and (fact.correct, fact.total, fact.unseen) == (3, 5, Tally(1, 2))
+        assert fact.clients is None and not judged_waves(scene, 0), "nobody was asked"
 
     play(tmp_path, TOY, act, evaluate="devices")

@@ -62,9 +62,12 @@ def above(value: float, count: int = 4) -> float:
     """
     if value <= 0:
         return 1.0
-    found = ticks(0, value, count)
-    step = found[1] - found[0] if len(found) > 1 else value
-    return float(f"{math.ceil(value / step - 1e-9) * step:.12g}")
+    top = value
+    for _ in range(4):  # the step may grow with the axis; it settles at once
+        found = ticks(0, top, count)
+        step = found[1] - found[0] if len(found) > 1 else top
+        top = float(f"{math.ceil(value / step - 1e-9) * step:.12g}")
+    return top
 
 
 def numbers(high: float, count: int = 4, *, whole: bool = True) -> Ticks:

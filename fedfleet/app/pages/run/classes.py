@@ -13,6 +13,7 @@ from fedfleet.app.pages.run.facts import Facts
 from fedfleet.app.pages.run.words import per_cent
 
 MOST = 20  # classes that are drawn; more are in a table
+_HALF = 0.5  # of a row: beyond that its words are paper, so that neither shade is one in between
 
 
 def classes_section(f: Facts) -> list[str]:
@@ -84,11 +85,16 @@ def matrix(confusion: Sequence[Sequence[int]], labels: Sequence[str], sheet: She
             if n:
                 kind = "a4" if i == j else "a3"
                 found.append(
-                    f'<rect x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}" class="{kind}" fill-opacity="{0.12 + 0.88 * share:.2f}"/>'
+                    f'<rect x="{x + 0.5:.1f}" y="{y + 0.5:.1f}" width="{side - 1:.1f}" height="{side - 1:.1f}" class="{kind}" fill-opacity="{_shade(share):.2f}"/>'
                 )
-                strong = "on" if share > 0.5 else "ink"
+                strong = "on" if share > _HALF else "ink"
                 found.append(text(x + side / 2, y + side / 2 + 4, f"{n}" if side > 24 else "", strong, "middle"))
     return Drawing(sheet.width, top + side * len(labels) + 6, found)
+
+
+def _shade(share: float) -> float:
+    """Opacity of a square: pale up to half, full beyond; on either side the words on it can be read."""
+    return 0.08 + 0.6 * share if share <= _HALF else 0.93 + 0.07 * share
 
 
 def _share(value: float | None) -> str:

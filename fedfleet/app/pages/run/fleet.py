@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from fedfleet.app.pages.charts.axes import Ticks, numbers, ticks
+from fedfleet.app.pages.charts.axes import Ticks, numbers, shares, ticks
 from fedfleet.app.pages.charts.axes import number as said_number
 from fedfleet.app.pages.charts.dots import Along, Point, dots
 from fedfleet.app.pages.charts.drawing import both, figure
@@ -20,6 +20,7 @@ from fedfleet.measure.participation import contributions
 from fedfleet.measure.tasks import RUNNING, Tasks
 
 MOST = 600  # dots
+_OFTEN = 0.2  # of the time: who is there so often needs no logarithm
 _KINDS = ("", "late-area", "a6")
 
 
@@ -52,13 +53,7 @@ def _reach(f: Facts) -> str:
     chosen = known[np.unique(np.linspace(0, len(known) - 1, min(len(known), MOST)).astype(np.int64))]
     floor = max(float(h.ready[chosen].min()), 1e-3)
     x = _speed_axis(h.mbps[chosen])
-    y = Along(
-        floor * 0.8,
-        min(float(h.ready.max()) * 1.3, 1.05),
-        _shares(floor, float(h.ready.max()) * 1.3),
-        f"reachable, share of {_horizon(h.horizon)}",
-        log=True,
-    )
+    y = _reach_axis(h.ready[chosen], floor, f"reachable, share of {_horizon(h.horizon)}")
     most = max(int(f.used.max()), 1)
     points = [
         Point(float(h.mbps[c]), max(float(h.ready[c]), floor), 3.0 + 6.0 * float(np.sqrt(f.used[c] / most)),
@@ -76,7 +71,7 @@ def _reach(f: Facts) -> str:
     many_ = f" {len(chosen):,} of {f.clients:,} are drawn." if len(chosen) < f.clients else ""
     return figure(
         f"{f.clients:,} devices: link speed and reachability",
-        f"Full: took part, larger the more often. Hatched: asked, nothing was used. Grey: never asked. Reachability is logarithmic.{many_}",
+        f"Full: took part, larger the more often. Hatched: asked, nothing was used. Grey: never asked.{many_}",
         *both(lambda sheet: dots(points, sheet, x, y, mark=needed_speed(f))), finding,
     )  # fmt: skip
 
@@ -89,10 +84,23 @@ def _speed_axis(mbps: Floats) -> Along:
     low, high = float(mbps.min()), float(mbps.max())
     label = "mean link speed, Mbit/s"
     if high > 20 * max(low, 1e-9):
-        marks = [(said_number(v), v) for p in range(-2, 5) for v in (10.0**p,) if low * 0.8 <= v <= high * 1.2]
+        marks = [
+            (said_number(v), v)
+            for p in range(-2, 5)
+            for v in (10.0**p, 2 * 10.0**p, 5 * 10.0**p)
+            if low * 0.8 <= v <= high * 1.2
+        ]
         return Along(max(low, 1e-3) * 0.85, high * 1.15, marks, label + ", logarithmic", log=True)
     pad = max((high - low) * 0.06, 1.0)
     return Along(low - pad, high + pad, [(said_number(t), t) for t in ticks(low - pad, high + pad)], label)
+
+
+def _reach_axis(ready: Floats, floor: float, label: str) -> Along:
+    """Linear where everybody is there for a good part of the time, logarithmic otherwise."""
+    if floor >= _OFTEN:
+        return Along(0.0, 1.04, shares(1.0), label)
+    top = min(float(ready.max()) * 1.3, 1.05)
+    return Along(floor * 0.8, top, _shares(floor, top), f"{label}, logarithmic", log=True)
 
 
 def _shares(floor: float, top: float) -> Ticks:

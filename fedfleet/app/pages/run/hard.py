@@ -14,8 +14,8 @@ from fedfleet.app.pages.times import plain
 
 _LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "both together"}
 # Shares of fair work below which a fleet is called so; and how many times an undisturbed round one takes.
-_SHARES = ((0.8, "easy"), (0.5, "tight"), (0.25, "hard"), (0.0, "very hard"))
-_TIMES = ((2.0, "easy"), (5.0, "tight"), (20.0, "hard"), (np.inf, "very hard"))
+SHARES = ((0.8, "easy"), (0.5, "tight"), (0.25, "hard"), (0.0, "very hard"))
+TIMES = ((2.0, "easy"), (5.0, "tight"), (20.0, "hard"), (np.inf, "very hard"))
 
 
 def seen_share(f: Facts) -> float | None:
@@ -41,12 +41,12 @@ def verdict(f: Facts) -> str:
     name, worst = list(h.measures.items())[-1]
     looks = _LOOKS[name.partition("MC")[0]]
     if name.endswith("-R"):
-        word = next(word for least, word in _SHARES if worst.plain >= least)
+        word = next(word for least, word in SHARES if worst.plain >= least)
         seen = seen_share(f)
         saw = "" if seen is None else f"; the run saw {per_cent(seen)}"
         return f"This fleet is {word} under a deadline of {duration(h.settings.deadline)}: {per_cent(worst.plain)} of fair work gets through ({looks}){saw}."
     usual = float(np.median(f.tasks.seconds[f.tasks.folded_into > 0])) if (f.tasks.folded_into > 0).any() else 0.0
-    word = next(word for most, word in _TIMES if not usual or worst.plain <= most * usual)
+    word = next(word for most, word in TIMES if not usual or worst.plain <= most * usual)
     seen = seen_seconds(f)
     saw = "" if seen is None else f"; the run saw {plain(seen)}"
     usually = f", and a usual task takes {plain(usual)}" if usual else ""

@@ -27,7 +27,7 @@ def per_cent(share: float) -> str:
     """
     if 0.995 <= share < 1.0:
         return "over 99 %"
-    return "under 1 %" if 0.0 < share < 0.005 else f"{100 * share:.0f} %"
+    return "under 1 %" if 0.0 < share <= 0.005 else f"{100 * share:.0f} %"
 
 
 def part_of(share: float) -> str:

@@ -41,7 +41,9 @@ def test_ticks_are_even_and_within_limits(low, high):
 
 @given(st.floats(1e-6, 1e9))
 def test_an_axis_ends_above_what_it_holds_and_not_far(value):
-    assert value * (1 - 1e-9) <= above(value) <= 2 * value
+    top = above(value)
+    assert value * (1 - 1e-9) <= top <= 2 * value
+    assert ticks(0, top, 4)[-1] == pytest.approx(top), "and its last tick is there"
 
 
 def test_only_the_topmost_share_has_a_sign_and_counts_are_whole():

@@ -51,7 +51,7 @@ def test_a_bar_is_as_long_as_its_stages_and_the_rest_is_out_of_reach():
 
 
 def test_what_entered_no_model_is_hatched_and_what_it_would_have_needed_follows():
-    world = seen([1] * 4, needs=needs([50, 75, 9e9] + [50] * 3 + [50, 50, 70] + [80, 80] + [50, 50, 70]))
+    world = seen([1] * 4, needs=needs([50, 75, 75] + [50] * 3 + [50, 50, 70] + [80, 9e9] + [50, 50, 70]))
     text = "".join(rounds_section(facts_of(LOG, hindsight=world)))
     assert 'class="over"' in text and "would still have been needed" in text and "→" in text
     assert "would still have been needed" not in "".join(rounds_section(facts_of(LOG)))

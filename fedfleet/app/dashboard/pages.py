@@ -1,0 +1,284 @@
+"""The pages of the dashboard, and the pieces of them that are sent anew when a run goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from html import escape
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from fedfleet.app.dashboard.drawing import HATCH, round_bars, rounds_picture, sparkline
+from fedfleet.app.dashboard.facts import Seen
+from fedfleet.app.dashboard.filtering import Filtered
+from fedfleet.app.dashboard.guarding import TOKEN_HEADER, Door, is_loopback
+from fedfleet.app.dashboard.telling import (
+    Repeated,
+    fault_lines,
+    fault_summary,
+    figures,
+    history,
+    progress,
+    round_rows,
+    share,
+    standing,
+    state_counts,
+)
+from fedfleet.app.dashboard.watching import DAMAGED, FINISHED, RUNNING, STOPPED, Followed, Glance
+from fedfleet.app.dashboard.wired import status_words
+from fedfleet.app.terminal.text import span
+
+STATE_WORDS = {
+    "r": "reported this round", "w": "at work", "x": "lost at their last turn", "l": "late at their last turn",
+    "n": "refused at their last turn", "u": "idle after a good turn", "-": "never asked so far",
+}  # fmt: skip
+_SCRIPTS = ("htmx-2.0.11.min.js", "uplot-1.6.32.min.js", "dashboard.js")
+_STYLES = ("uplot-1.6.32.min.css", "dashboard.css")
+# htmx may neither evaluate text nor write a style of its own: the page allows no inline code.
+_HTMX = '{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true,"historyEnabled":false}'
+_SHOWN = 200  # runs in the list
+
+
+def frame(door: Door, title: str, body: str, *, run: str = "") -> str:
+    """A whole page."""
+    where = "this machine only" if is_loopback(door.host) else f"open to {door.host}"
+    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
+    scripts = "".join(f'<script src="/static/{name}" defer></script>' for name in _SCRIPTS)
+    headers = escape(json.dumps({TOKEN_HEADER: door.token}))
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><meta name="htmx-config" content=\'{_HTMX}\'><title>{escape(title)}</title>'
+        f'<link rel="icon" href="data:,">{styles}{scripts}</head><body hx-headers="{headers}" data-run="{escape(run)}">{HATCH}'
+        '<header class="bar"><b>FedFleet</b><nav><a href="/" aria-current="page">Runs</a><a href="#new">New run</a></nav>'
+        f'<span class="small">{where} &nbsp;<span id="live" role="status">connecting</span></span></header>{body}</body></html>\n'
+    )
+
+
+def whole(aside: str, main: str) -> str:
+    """List and form beside one run."""
+    return f'<div class="grid"><aside>{aside}</aside><main>{main}</main></div>'
+
+
+def run_list(rows: str, words: str) -> str:
+    """The runs with their filter; the rows fetch themselves anew when runs change."""
+    return (
+        '<section id="runs"><div class="hd"><h2>Runs</h2></div>'
+        '<label class="flt"><span class="vh">Filter runs</span><input type="search" id="filter" name="filter" autocomplete="off" '
+        f'value="{escape(words)}" placeholder="Filter: severe, deadline, acc&gt;90" hx-get="/list" '
+        'hx-trigger="input changed delay:250ms, search" hx-include="#runs" hx-target="#rows" hx-swap="outerHTML"></label>'
+        f"{rows}</section>"
+    )
+
+
+def run_rows(found: Filtered, everything: Collection[Glance], *, ticked: Collection[str], current: str) -> str:
+    """The rows of the list, with ticks to compare, and how many runs there are."""
+    counts = [(sum(g.status == s for g in everything), s) for s in (RUNNING, FINISHED, STOPPED, DAMAGED)]
+    said = ", ".join(f"{n:,} {status}" for n, status in counts if n) or "none yet"
+    rows = "".join(_run_row(g, ticked, current) for g in found.runs[:_SHOWN])
+    left = len(found.runs) - _SHOWN
+    more = f'<p class="small">{left:,} more; filter to find them.</p>' if left > 0 else ""
+    none = '<p class="small">No run matches.</p>' if everything and not found.runs else ""
+    odd = f'<p class="small bad" role="status">{escape(found.odd)}</p>' if found.odd else ""
+    n = len([run for run in found.runs if run.name in ticked])
+    return (
+        '<div id="rows" hx-get="/list" hx-trigger="runs-changed from:body" hx-include="#runs" hx-swap="outerHTML">'
+        f'<p class="small tally">{said}</p><input type="hidden" name="current" value="{escape(current)}">'
+        f'<form action="/report/" method="get">{odd}<ul class="runs">{rows}</ul>{none}{more}'
+        f'<p class="cmp"><button class="btn" id="compare"{"" if n > 1 else " disabled"}>Compare {n} ticked</button> '
+        '<span class="small">lines: accuracy by model, 0 to 100 %</span></p></form></div>'
+    )
+
+
+def _run_row(run: Glance, ticked: Collection[str], current: str) -> str:
+    accuracy = "-" if run.accuracy is None else share(run.accuracy)
+    state = "" if run.status == FINISHED else f'<span class="st {run.status}">{run.status}</span>'
+    tick = " checked" if run.name in ticked else ""
+    return (
+        f'<li{" class=cur" if run.name == current else ""}><input type="checkbox" name="run" value="{escape(run.name)}" '
+        f'aria-label="compare {escape(run.name)}"{tick}><span class="nm"><a href="{run_address(run.name)}">{escape(run.name)}</a>{state}</span>'
+        f"{sparkline(run.scores, run.planned, live=run.status == RUNNING)}<b>{accuracy}</b>"
+        f'<span class="tm">{span(run.time) if run.time else "-"}</span></li>'
+    )
+
+
+def run_address(name: str) -> str:
+    """Where the page of a run is."""
+    return f"/runs/{quote(name)}"
+
+
+def empty_page() -> str:
+    """What is there before the first run."""
+    return (
+        '<h1>No runs yet</h1><p class="say">Runs appear here as soon as they begin: start one with the form, or with '
+        "<code>fedfleet run SPEC</code> in a terminal.</p>"
+    )
+
+
+def waiting_page(name: str) -> str:
+    """A run that was started and has no folder yet."""
+    return f"<h1>{escape(name)}</h1>{waiting_piece(name, '')}"
+
+
+def waiting_piece(name: str, refused: str) -> str:
+    """That a run is getting ready, asked for again every second; or why it was refused."""
+    if refused:
+        return f'<p class="say bad" role="alert">It did not begin: {escape(refused)}</p>'
+    again = f'hx-get="/starting?{escape(urlencode({"run": name}))}" hx-trigger="every 1s" hx-swap="outerHTML"'
+    return f'<p class="say" {again}>It is getting ready: data, devices and model are being made.</p>'
+
+
+def live_page(
+    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], status: Mapping[str, Any] | None = None
+) -> str:
+    """One run in full; every piece with an id is replaced while the run goes on."""
+    pieces = live_pieces(run, followed, other, log, status)
+    beside = (
+        f"grey: {other.run.name}, a finished run that this one repeats with another {', '.join(k for k, _, _ in other.differs) or 'start'}"
+        if other
+        else "nothing is learnt between two models, so the line goes in steps"
+    )
+    name = escape(run.name)
+
+    def piece(tag: str, key: str, kind: str = "") -> str:
+        return f'<{tag} id="{key}"{f" class={kind}" if kind else ""}>{pieces[key]}</{tag}>'
+
+    return (
+        f'<div class="hd"><h1>{name}</h1>{piece("span", "state")}<span class="sp1"></span>{piece("span", "acts", "acts")}</div>'
+        f'<p id="act-said" class="small bad" role="status"></p>{piece("p", "say", "say")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
+        f'<figure><p class="ct">Accuracy</p><p class="cs">Against time; {escape(beside)}</p><div id="curve" class="plot"></div></figure>'
+        '<figure><p class="ct">Rounds</p><p class="cs">Full: reports used. Hatched: asked, too late or lost. Below the line: the round failed.</p>'
+        f"{piece('div', 'rounds')}</figure>"
+        f'<div class="two"><figure>{piece("div", "now")}</figure>'
+        '<figure><p class="ct">Devices now</p><p class="cs">Point at a dot for its number; click it for its history</p>'
+        f'<canvas id="devices" role="img" aria-label="devices"></canvas>{piece("ul", "kinds", "key")}'
+        '<form class="find" hx-get="/device" hx-target="#device" hx-swap="innerHTML">'
+        f'<input type="hidden" name="run" value="{name}"><label for="who">Device number</label> '
+        '<input id="who" name="client" inputmode="numeric" size="6"> <button>Show its history</button></form></figure></div>'
+        f'<div id="device" aria-live="polite"></div><section class="lo"><h2>Faults and late work</h2>{piece("div", "faults")}</section>'
+        f'<section class="lo"><h2>Remarks and log</h2>{piece("div", "log")}</section>'
+    )
+
+
+def live_pieces(
+    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], status: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """The pieces of a run's page that change, by id."""
+    seen = followed.seen
+    first, strong, rest = standing(run, seen, other)
+    rest = f"{rest} {status_words(status)}" if status else rest
+    middle = f", <b>{escape(strong)}</b>" if strong else ""
+    done = progress(run)
+    return {
+        "state": f'<span class="st {run.status}">{run.status}</span>',
+        "acts": _acts(run),
+        "say": f"{escape(first)}{middle} {escape(rest)}",
+        "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
+        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(seen)),
+        "rounds": rounds_picture(seen.rounds),
+        "now": _now(seen),
+        "kinds": "",
+        "faults": _faults(seen, followed.fault),
+        "log": _log(followed.remarks, log),
+    }  # fmt: skip
+
+
+def kinds(states: str) -> str:
+    """The legend of the devices with its counts."""
+    found = state_counts(states)
+    return "".join(
+        f'<li><i class="dot s{"0" if letter == "-" else letter}"></i><b>{n:,}</b> {STATE_WORDS[letter]}</li>'
+        for letter, n in found.items()
+        if n
+    )
+
+
+def device_words(states: str) -> str:
+    """What the picture of the devices shows, for those who do not see it."""
+    found = state_counts(states)
+    return f"{len(states):,} devices: " + ", ".join(f"{n:,} {STATE_WORDS[k]}" for k, n in found.items() if n) + "."
+
+
+def _acts(run: Glance) -> str:
+    name = escape(run.name)
+
+    def button(do: str, words: str) -> str:
+        return f'<button type="button" hx-post="/{do}" hx-vals=\'{escape(json.dumps({"run": run.name}))}\' hx-target="#act-said">{words}</button>'
+
+    report = "Report" if run.status == FINISHED else "Report so far"
+    again = f'<a class="plain" href="/?{urlencode({"again": run.name})}#new">Repeat with changes</a>'
+    first = (
+        button("stop", "Stop")
+        if run.status == RUNNING
+        else button("resume", "Resume")
+        if run.status == STOPPED and not run.served
+        else ""
+    )
+    return f'{first}{button("report", report)}{again}<span class="vh">of {name}</span>'
+
+
+def _now(seen: Seen) -> str:
+    last = seen.round
+    if last is None:
+        return '<p class="ct">This round</p><p class="cs">Nobody has been asked yet</p>'
+    scale, rows, more = round_rows(seen)
+    how = {1: "it made a model", 0: "it goes on", -1: f"it failed: {last.reason}"}[last.ended]
+    until = f"; it stays open for {span(last.due)}" if last.due and not last.ended else ""
+    return (
+        f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(how)}</p><p class="cs">One row for each person asked; '
+        f"the longest bar is {span(scale)}{until}</p>{round_bars(scale, rows, more)}"
+    )
+
+
+def _faults(seen: Seen, fault: str) -> str:
+    damaged = f'<p class="bad">{escape(fault)}</p>' if fault else ""
+    lines = "".join(
+        f"<li{' class=w' if line.grave else ''}><span>round {line.round + 1:,}</span> {escape(line.words)}</li>"
+        for line in fault_lines(seen)
+    )
+    return f'{damaged}<p class="small">{escape(fault_summary(seen))}</p><ul class="log">{lines}</ul>'
+
+
+def _log(remarks: Sequence[str], log: Sequence[str]) -> str:
+    said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks[-12:])
+    printed = f'<pre tabindex="0">{escape(chr(10).join(log[-40:]))}</pre>' if log else ""
+    return (f'<ul class="said">{said}</ul>' if said else '<p class="small">The journal has no remarks.</p>') + printed
+
+
+def device_piece(run: str, seen: Seen, client: int) -> str:
+    """The history of one device."""
+    if not 0 <= client < seen.clients:
+        return f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, seen.clients - 1):,}.</p>'
+    rows = history(seen, client)
+    if not rows:
+        return f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.</p></section>'
+    head = "".join(f"<th>{h}</th>" for h in ("round", "asked at", "took", "what came of it", "down / up"))
+    lines = "".join(
+        "<tr>" + "".join(f'<td data-h="{h}">{escape(str(cell))}</td>' for h, cell in zip(("round", "asked at", "took", "what came of it", "down / up"), row, strict=True)) + "</tr>"
+        for row in rows[:50]
+    )  # fmt: skip
+    more = f'<p class="small">and {len(rows) - 50:,} turns before.</p>' if len(rows) > 50 else ""
+    used = "is" if client in seen.in_model else "is not"
+    return (
+        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} times; its work {used} in the model.</p>'
+        f'<table class="rows"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}</section>'
+    )
+
+
+def entrance(*, wrong: bool) -> str:
+    """Where a browser shows the token for reading."""
+    said = '<p class="bad" role="alert">That is not the token.</p>' if wrong else ""
+    styles = "".join(f'<link rel="stylesheet" href="/static/{name}">' for name in _STYLES)
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<title>FedFleet: token</title><link rel="icon" href="data:,">{styles}</head><body><main class="door"><h1>FedFleet</h1>'
+        f'{said}<form method="post" action="/enter"><p><label for="token">Token of this dashboard</label>'
+        '<input id="token" name="token" type="password" autocomplete="current-password" required></p><p><button class="btn">Open</button></p></form></main></body></html>\n'
+    )
+
+
+def options(names: Mapping[str, Sequence[str]]) -> str:
+    """Lists of registered names, which the fields of the form offer."""
+    return "".join(
+        f'<datalist id="k-{kind}">' + "".join(f'<option value="{escape(name)}">' for name in found) + "</datalist>"
+        for kind, found in names.items()
+    )

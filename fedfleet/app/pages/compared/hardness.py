@@ -1,0 +1,136 @@
+"""How hard each fleet is under the pacing of its own runs: fair work that gets through, time of a round, beside what runs saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from statistics import fmean
+
+import numpy as np
+
+from fedfleet.app.fleets.hardness import Hardness, hardness
+from fedfleet.app.pages.compared.looking import Look, Side
+from fedfleet.app.pages.compared.rows import Head, html_table
+from fedfleet.app.pages.compared.words import capital, points, tight, time
+from fedfleet.app.pages.run.hard import SHARES
+from fedfleet.app.spec import load_spec
+from fedfleet.core.errors import FedFleetError
+
+_SEEDS = 3  # runs of a side that are measured
+_LOOKS = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
+FAIR = "Each person's reports count up to an equal share of all rounds; 100 % would be everybody, always in time."
+
+
+@dataclass(frozen=True, slots=True)
+class Hard:
+    """One side's fleet: what the metrics come to (DevMC, StatMC, InterMC), the mean over fleets; what its runs saw; raw values."""
+
+    side: Side
+    plain: Mapping[str, float]
+    raw: Mapping[str, float]
+    seen: float
+    asked: str
+
+
+def how_hard(sides: Sequence[Side]) -> str:
+    """The section; nothing where no pacing has a meaning for the metrics."""
+    shares, waits = measured(sides, "deadline"), measured(sides, "readiness")
+    if not shares and not waits:
+        return ""
+    parts = ["<h2>How hard are these fleets?</h2>" if len(shares) > 1 else "<h2>How hard is this fleet?</h2>"]
+    parts.append(
+        "<p>Six <abbr title=\"FLHetBench's Monte-Carlo metrics DevMC, StatMC and InterMC; R with a deadline, T waiting. Point at a figure for "
+        'its raw value.">simulations without training</abbr>, with the deadline, the number of people asked, the work of a task and the '
+        "length of these runs, said in plain units.</p>"
+    )
+    tables = list[str]()
+    if shares:
+        tables.append(_table(shares, f"Deadline of {shares[0].asked}: fair work that gets through", points))
+    if waits:
+        tables.append(_table(waits, "Waiting for all: how long a round takes", time))
+    parts.append(f'<div class="two">{"".join(tables)}</div>' if len(tables) == 2 else "".join(tables))
+    parts.append(_verdicts(shares, waits))
+    parts.append(
+        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person. Means over the fleets of up to {_SEEDS} seeds.</p>'
+    )
+    return "".join(parts)
+
+
+def measured(sides: Sequence[Side], pace: str) -> list[Hard]:
+    """The first side of each group that is paced so, measured."""
+    found = list[Hard]()
+    for group in dict.fromkeys(side.group for side in sides):
+        mine = [s for s in sides if s.group == group and s.looks[0].table.get("pace", {}).get("use") == pace]
+        told = _measured(mine[0]) if mine else None
+        if told is not None:
+            found.append(told)
+    return found
+
+
+def _measured(side: Side) -> Hard | None:
+    got = [(one, hard) for one in side.looks[:_SEEDS] if (hard := _hardness(one)) is not None]
+    if not got:
+        return None
+    names = list(got[0][1].measures)
+    by_share = names[-1].endswith("-R")
+    deadline = got[0][1].settings.deadline
+    plain = {n[:-2]: fmean(hard.measures[n].plain for _, hard in got if n in hard.measures) for n in names}
+    raw = {n[:-2]: fmean(hard.measures[n].raw for _, hard in got if n in hard.measures) for n in names}
+    if "InterMC" not in plain:  # always reachable: devices alone are both
+        plain["InterMC"], raw["InterMC"] = plain["DevMC"], raw["DevMC"]
+    seen = fmean(seen_share(one) if by_share else one.end / max(int(one.metrics["rounds"]), 1) for one, _ in got)
+    return Hard(side, plain, raw, seen, time(deadline) if by_share else "")
+
+
+def _hardness(look: Look) -> Hardness | None:
+    rounds = int(look.metrics["rounds"])
+    if not rounds or not look.samples:
+        return None
+    try:
+        found = hardness(load_spec(look.out / "spec.toml"), look.samples, rounds, seeds=1)
+    except FedFleetError:
+        return None
+    return found if found.measures else None
+
+
+def seen_share(look: Look) -> float:
+    """The share of fair work that the run itself saw: reports that were used, none beyond an equal share each."""
+    whole = float(look.table["pace"]["cohort"]) * int(look.metrics["rounds"])
+    return float(np.minimum(look.used, whole / len(look.used)).sum() / whole)
+
+
+def _table(rows: Sequence[Hard], title: str, said: Callable[[float], str]) -> str:
+    suffix = "R" if said is points else "T"
+    heads = [Head("fleet"), *(Head(word) for word in _LOOKS.values()), Head("the run saw")]
+    always = "100 %" if said is points else "no wait"
+    body = [
+        [
+            f'<b class="c{row.side.colour}">{escape(row.side.group or row.side.name)}</b>',
+            *(f'<span title="{n}-{suffix} {row.raw[n]:.4g}">{said(row.plain[n])}</span>' if n in row.plain else always for n in _LOOKS),
+            f"<b>{said(row.seen)}</b>",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return f'<div><p class="ft">{escape(tight(title))}</p>{html_table(heads, body)}</div>'
+
+
+def verdict(hard: Hard) -> str:
+    """How hard a fleet is under a deadline, in a word."""
+    worst = hard.plain["InterMC"]
+    return next(word for least, word in SHARES if worst >= least)
+
+
+def _verdicts(shares: Sequence[Hard], waits: Sequence[Hard]) -> str:
+    by_group = {hard.side.group: hard for hard in waits}
+    items = list[str]()
+    for hard in shares:
+        worst = hard.plain["InterMC"]
+        wait = by_group.get(hard.side.group)
+        also = f" A round that waits for all takes {time(wait.plain['InterMC'])}." if wait else ""
+        told = f"{points(worst)} of the fair work gets through in {hard.asked}, and the runs saw {points(hard.seen)}.{also}"
+        head = f"{hard.side.group or hard.side.name}: {verdict(hard)}"
+        items.append(
+            f'<li class="c{hard.side.colour}"><b>{escape(capital(head))}</b><span>{escape(tight(told))}</span></li>'
+        )
+    return f'<ul class="verdicts apart">{"".join(items)}</ul>' if items else ""

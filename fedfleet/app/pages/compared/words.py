@@ -1,0 +1,108 @@
+"""Figures in words that people use, and the sentences of a comparison: all of them computed."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from fedfleet.app.terminal.text import span
+
+_UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|points)(?!\w)")
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+def points(share: float | None) -> str:
+    """A share of one as whole per cent, which says all only of all and none only of none.
+
+    >>> points(0.947), points(0.0), points(0.998), points(0.001), points(None)
+    ('95 %', '0 %', 'over 99 %', 'under 1 %', '-')
+    """
+    if share is None:
+        return "-"
+    if 0 < share <= 0.005:
+        return "under 1 %"
+    return "over 99 %" if 0.995 <= share < 1 else f"{100 * share:.0f} %"
+
+
+def time(seconds: float) -> str:
+    """A length of time; from ten of a unit on without decimals.
+
+    >>> time(45.0), time(5000.0), time(14_400.0), time(90_000.0), time(1_806_000.0)
+    ('45 s', '83 min', '4 h', '25 h', '21 days')
+    """
+    said = span(seconds)
+    value, unit = said.split()
+    if float(value) >= 10 or value.endswith(".0"):
+        return f"{float(value):.0f} {unit}"
+    return said
+
+
+def spread(shares: Sequence[float]) -> str:
+    """The lowest and the highest of some shares.
+
+    >>> spread([0.46, 0.84, 0.55]), spread([0.9]), spread([0.901, 0.902])
+    ('46 to 84 %', '90 %', '90 %')
+    """
+    low, high = points(min(shares)), points(max(shares))
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
+
+
+def times(seconds: Sequence[float]) -> str:
+    """The shortest and the longest of some times.
+
+    >>> times([3600.0, 9000.0]), times([14_400.0, 1_806_000.0])
+    ('60 min to 2.5 h', '4 h to 21 days')
+    """
+    low, high = time(min(seconds)), time(max(seconds))
+    if low == high:
+        return high
+    a, unit = low.split()
+    return f"{a} to {high}" if high.endswith(f" {unit}") else f"{low} to {high}"
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """A number with its noun, small ones in words.
+
+    >>> count(3, "seed"), count(1, "seed"), count(24, "run")
+    ('three seeds', 'one seed', '24 runs')
+    """
+    said = _NUMBERS[n] if n < len(_NUMBERS) else f"{n:,}"
+    return f"{said} {one if n == 1 else many or one + 's'}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words as a list in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
+
+
+def whole(value: float) -> str:
+    """A mean of counts: whole, or with one decimal where there are few.
+
+    >>> whole(81.0), whole(2.33), whole(26.7)
+    ('81', '2.3', '27')
+    """
+    return f"{value:,.0f}" if value >= 10 or math.isclose(value, round(value)) else f"{value:.1f}"
+
+
+def capital(sentence: str) -> str:
+    """The sentence with a capital first letter."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def tight(said: str) -> str:
+    """The text with numbers that stay on one line with their units."""
+    return _UNIT.sub("\\1\u00a0\\2", said)
+
+
+def chance(p: float | None) -> str:
+    """A p value as far as it is worth saying.
+
+    >>> chance(0.0004), chance(0.0312), chance(0.42), chance(None)
+    ('< 0.001', '0.031', '0.42', '-')
+    """
+    return "-" if p is None else "< 0.001" if p < 0.001 else f"{p:.2g}"

@@ -1,0 +1,91 @@
+"""Pages: names are only ever text, nothing is inline, and every piece that changes has its place."""
+
+import re
+
+from fedfleet.app.dashboard.facts import device_states, seen
+from fedfleet.app.dashboard.filtering import filtered
+from fedfleet.app.dashboard.guarding import Door
+from fedfleet.app.dashboard.pages import (
+    device_piece,
+    device_words,
+    empty_page,
+    entrance,
+    frame,
+    kinds,
+    live_page,
+    live_pieces,
+    options,
+    run_list,
+    run_rows,
+    waiting_page,
+    waiting_piece,
+    whole,
+)
+from fedfleet.app.dashboard.watching import Watch
+from tests.app.dashboard.runs import STORY, folder_of
+
+EVIL = "<script>alert(1)</script>'\"&"
+
+
+def page_of(root, name):
+    folder_of(root, name, STORY)
+    watch = Watch(root)
+    runs = watch.look().values()
+    main = watch.view(
+        name,
+        lambda run, followed: live_page(
+            run, followed, None, [EVIL], {"devices_online": EVIL, "running": 1, "waiting_for": ""}
+        ),
+    )
+    rows = run_rows(filtered(runs, EVIL), runs, ticked={name}, current=name) + run_rows(
+        filtered(runs, ""), runs, ticked={name}, current=name
+    )
+    return frame(Door("127.0.0.1", 1), f"FedFleet: {name}", whole(run_list(rows, EVIL), main), run=name)
+
+
+def test_names_are_only_ever_text(tmp_path):
+    page = page_of(tmp_path, EVIL.replace("/", ""))
+    assert "<script>alert" not in page and "alert(1)" in page
+    for tag in re.findall(r"<script[^>]*>", page):
+        assert re.fullmatch(r'<script src="/static/[\w.-]+" defer>', tag)
+    for piece in (
+        device_piece(EVIL, seen([]), 3),
+        waiting_page(EVIL),
+        waiting_piece(EVIL, EVIL),
+        options({"a": [EVIL]}),
+    ):
+        assert "<script" not in piece
+
+
+def test_nothing_is_inline(tmp_path):
+    page = page_of(tmp_path, "a")
+    assert not re.search(r"<style|\sstyle=|\son\w+=", page)
+
+
+def test_every_piece_has_its_place(tmp_path):
+    page = page_of(tmp_path, "a")
+    followed = Watch(tmp_path)
+    followed.look()
+    pieces = followed.view("a", lambda run, f: live_pieces(run, f, None, []))
+    assert [key for key in pieces if f'id="{key}"' not in page] == []
+    assert 'aria-label="compare a" checked' in page and "Stop" not in pieces["acts"] and "Resume" in pieces["acts"]
+
+
+def test_devices_in_words():
+    states = device_states(seen(STORY))
+    assert device_words(states) == (
+        "8 devices: 1 reported this round, 1 at work, 1 lost at their last turn, 1 late at their last turn, "
+        "1 idle after a good turn, 3 never asked so far."
+    )
+    assert kinds(states).count("<li>") == 6
+
+
+def test_the_history_of_a_device_is_a_table():
+    assert device_piece("a", seen(STORY), 1).count("<tr>") == 3
+    assert "never been asked" in device_piece("a", seen(STORY), 7)
+    assert "has devices 0 to 7" in device_piece("a", seen(STORY), 8)
+
+
+def test_the_door_and_the_beginning():
+    assert "not the token" in entrance(wrong=True) and "not the token" not in entrance(wrong=False)
+    assert "fedfleet run SPEC" in empty_page()

@@ -1,0 +1,75 @@
+"""What the demo says: true of the runs that it is given."""
+
+import pytest
+
+from fedfleet.app.demo import answer, fleets, users
+from fedfleet.app.demo.fleets import DEADLINED, WAITING
+from fedfleet.app.demo.running import USERS
+from tests.app.pages.compared.arms import compared
+
+HOUR = 3600.0
+
+
+def done_of(table):
+    """Runs by fleet and way that end at these accuracies, one for each seed; the waiting ones take ten days."""
+    found = {}
+    for (fleet, way), ends in table.items():
+        runs = [
+            compared([0.1, v], seed=7 + i, end=10 * 24 * HOUR if way == WAITING else 3 * HOUR)
+            for i, v in enumerate(ends)
+        ]
+        for run in runs:
+            run.metrics.update({"participation": {"never": 0 if way == WAITING else 40}})
+        found[fleet, way] = runs
+    return found
+
+
+@pytest.fixture
+def done():
+    table = {(fleet, way): [0.9, 0.91, 0.92] for fleet in fleets.FLEETS for way in fleets.WAYS}
+    table |= {("severe", DEADLINED): [0.5, 0.52, 0.51], ("severe", "FedBuff"): [0.8, 0.83, 0.81]}
+    return done_of(table | {(USERS, way): [0.9, 0.9, 0.9] for way in users.METHODS})
+
+
+def test_the_headline_says_how_far_ways_are_apart(done):
+    assert answer.headline(done).endswith("0 points between best and worst on the mild fleet, 40 on the severe one")
+
+
+def test_only_what_is_sure_is_called_so(done):
+    better, worse = answer.surely(done, "severe")
+    assert "FedBuff" in better and worse == [] and answer.surely(done, "mild") == ([], [])
+    said = answer.paragraph(done)
+    assert (
+        "is only" in said
+        and "on the severe fleet" in said.split("is only")[1]
+        and "mild" not in said.split("is only")[1]
+    )
+
+
+def test_nothing_sure_is_said_too(done):
+    same = done | {("severe", way): done["mild", way] for way in fleets.WAYS}
+    assert "None of this is sure" in answer.paragraph(same)
+
+
+def test_the_paragraph_has_the_figures_of_the_runs(done):
+    said = answer.paragraph(done)
+    assert (
+        "leaves out 40, 40 and 40 of 100 people" in said and "10.0 days" in said and "(FedAvg, deadline: 51 %)" in said
+    )
+
+
+def test_a_run_without_a_model_by_then_has_no_standing(done):
+    late = [
+        type(run)(**{n: getattr(run, n) for n in run.__slots__} | {"first": 9 * HOUR}) for run in done["mild", WAITING]
+    ]
+    assert answer.standing(late) is None and answer.at_hours(late[0]) is None
+    assert WAITING not in dict(answer.ranking({**done, ("mild", WAITING): late}, "mild"))
+
+
+def test_rows_are_the_runs(done):
+    ways = answer.way_rows(done)
+    assert len(ways) == len(done) and ways[0]["seeds"] == 3
+    buff = next(r for r in ways if (r["fleet"], r["method"]) == ("severe", "FedBuff"))
+    assert buff["against_deadline"]["p_holm"] < 0.05 and buff["accuracy_at_equal_time"] == pytest.approx(
+        0.8133, abs=1e-3
+    )

@@ -1,0 +1,53 @@
+"""Accuracy of several sides against time."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfleet.app.pages.compared.curves import accuracy_figure, curve, stepped
+from tests.app.pages.compared.looks import made, side
+
+accuracies = st.lists(st.floats(0, 1), min_size=1, max_size=8)
+
+
+@given(st.lists(accuracies, min_size=2, max_size=4))
+def test_the_mean_lies_in_the_band_of_its_seeds(seeds):
+    line = curve(side("a", *(made(values) for values in seeds)))
+    assert all(low - 1e-12 <= y <= high + 1e-12 for low, y, high in zip(line.low, line.y, line.high, strict=True))
+    assert line.x == sorted(line.x)
+
+
+@given(accuracies)
+def test_one_seed_is_drawn_as_it_is(values):
+    one = made(values)
+    line = curve(side("a", one))
+    assert line.low == () and line.y[-1] == values[-1]
+    assert stepped(one, one.seconds).tolist() == values
+
+
+def test_a_run_that_has_ended_keeps_its_last_model():
+    short, long = made([0.1, 0.5]), made([0.1, 0.2, 0.3, 0.4])
+    line = curve(side("a", short, long))
+    assert line.x[-1] == 180.0 and line.y[-1] == np.mean([0.5, 0.4])
+
+
+def test_many_points_are_thinned_and_the_last_stays():
+    long = made(np.linspace(0, 1, 5000))
+    line = curve(side("a", long))
+    assert len(line.x) <= 400 and line.y[-1] == 1.0
+
+
+def test_the_figure_has_two_drawings_and_says_its_finding():
+    sides = [
+        side("a", group="mild"),
+        side("b", made([0.1, 0.3]), group="mild", thin=True),
+        side("a", group="severe", colour=3),
+    ]
+    page = accuracy_figure(sides, target=0.8)
+    assert page.count("<svg") == 2 and 'class="wide"' in page and 'class="slim"' in page
+    assert "mild, a: 90 % in 2 min; mild, b: 30 % in 60 s; severe, a: 90 % in 2 min." in page
+    assert ">mild</text>" in page and ">severe</text>" in page, "on phones a panel for each group"
+
+
+def test_nothing_tried_is_nothing_drawn():
+    assert accuracy_figure([side("a", made([], seconds=[], end=5.0))]) == ""

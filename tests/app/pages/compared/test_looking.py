@@ -1,0 +1,41 @@
+"""What a page needs of each run, from its folder."""
+
+from fedfleet.app.pages.compared.looking import link_to, look
+from tests.app.pages.compared.looks import made, side
+
+
+def test_a_finished_run_is_read_with_its_people_and_its_time(tiny_run, tmp_path):
+    found = look(tiny_run.out, tiny_run.out.parent / "page.html")
+    assert found.link == "out/report.html" and found.ended and found.last == tiny_run.metrics["accuracy"]
+    assert found.used.sum() == tiny_run.metrics["fates"]["folded"]["tasks"]
+    assert abs(sum(found.causes.values()) - found.end) < 1e-6 * found.end
+    assert look(tiny_run.out, tmp_path / "x.html", explained=False).causes == {}
+
+
+def test_the_journal_alone_will_do(run_copy, tmp_path):
+    for name in ("seal.json", "metrics.json", "report.html"):
+        (run_copy / name).unlink(missing_ok=True)
+    found = look(run_copy, tmp_path / "page.html")
+    assert found.link == "" and found.metrics["commits"] > 0 and len(found.accuracy)
+
+
+def test_before_its_first_model_a_run_has_no_accuracy():
+    late = made([0.1, 0.5, 0.9], first=90.0)
+    assert late.accuracy_at(89.0) is None and late.accuracy_at(90.0) == 0.5 and late.accuracy_at(1e9) == 0.9
+    assert made(first=None).accuracy_at(1e9) is None
+
+
+def test_reaching_is_the_first_evaluation_that_has_it():
+    assert made([0.1, 0.6, 0.5, 0.7]).reached(0.6) == 60.0 and made([0.1, 0.2]).reached(0.6) is None
+
+
+def test_a_side_is_named_by_its_group_and_leads_to_the_first_report():
+    two = side("b", made(), made(link="r/report.html"), group="mild")
+    assert two.label == "mild, b" and two.link == "r/report.html" and side("b").link == ""
+
+
+def test_links_are_relative_to_the_page(tmp_path):
+    (tmp_path / "runs/a").mkdir(parents=True)
+    assert link_to(tmp_path / "runs/a", tmp_path / "pages/x.html") == ""
+    (tmp_path / "runs/a/report.html").write_text("")
+    assert link_to(tmp_path / "runs/a", tmp_path / "pages/x.html") == "../runs/a/report.html"

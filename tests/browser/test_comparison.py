@@ -1,0 +1,68 @@
+"""Pages of several runs in a browser: comparison, study and demo, in light and dark, wide and on a phone."""
+
+import pytest
+
+from fedfleet.app.comparing.answering import compare
+from fedfleet.app.pages.comparison import write_comparison
+from fedfleet.app.pages.demo import write_demo
+from fedfleet.app.pages.study import write_study
+from fedfleet.app.studies.answering import study
+from fedfleet.app.studies.running import Means
+from tests.app.demo.doing import demo_of
+from tests.app.pages.test_comparison import runs
+from tests.app.pages.test_study import TABLE
+
+__all__ = ["runs"]
+SIGHTS = [(1100, False), (1100, True), (390, False), (390, True)]
+
+
+def seen(look, path):
+    """What is wrong with a page, however it is looked at."""
+    return {
+        f"{width} px, {'dark' if dark else 'light'}": found
+        for width, dark in SIGHTS
+        if (found := look(path, width=width, dark=dark).faults())
+    }
+
+
+def lines(page):
+    """Lines that are drawn with more than one point, in the drawing that is seen."""
+    return page.page.evaluate(
+        "[...document.querySelectorAll('path.line')].filter(e => e.checkVisibility() && e.getTotalLength() > 50).length"
+    )
+
+
+def test_a_comparison(look, runs, tmp_path):
+    path = write_comparison(compare(runs), tmp_path / "page.html")
+    assert seen(look, path) == {}
+    assert lines(look(path)) >= 4 and lines(look(path, width=390)) >= 4
+
+
+def test_every_row_of_a_comparison_opens_its_run(look, runs, tmp_path):
+    sight = look(write_comparison(compare(runs), tmp_path / "page.html"))
+    sight.page.click("table.rows tbody tr:first-child a")
+    assert sight.page.url.endswith("report.html") and sight.page.locator("h1").count() == 1
+
+
+@pytest.fixture(scope="module")
+def studied(tmp_path_factory):
+    return study(TABLE, out=tmp_path_factory.mktemp("seen") / "s", means=Means(1), tell=lambda said: None)
+
+
+def test_a_study(look, studied):
+    path = write_study(studied)
+    assert seen(look, path) == {}
+    assert look(path).page.locator("svg circle").count() > 4
+
+
+def test_the_demo(look, runs, tmp_path):
+    path = write_demo(tmp_path, demo_of(runs))
+    assert seen(look, path) == {}
+    assert lines(look(path)) >= 4
+
+
+def test_folded_parts_open(look, runs, tmp_path):
+    sight = look(write_comparison(compare(runs), tmp_path / "page.html"), width=390, dark=True)
+    for fold in sight.page.locator("summary").all():
+        fold.click()
+    assert sight.faults() == []
