@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.docs.pages import ROOT, blocks_of
-from tests.docs.running import fresh_copy, run_page
+from tests.docs.running import fresh_copy, run_page, says
 
 
 def console(text, mark=""):
@@ -25,7 +25,7 @@ def test_a_page_that_is_true(tmp_path):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("$ echo 94 %\n95 %", "and the page says"),
+        ("$ echo 94 h\n95 h", "and the page says"),
         ("$ false", "ended with 1"),
         ("false\ntrue", "ended with 1"),
         ("$ exit 3\n$ true", "did not end well"),
@@ -40,6 +40,14 @@ def test_a_page_that_lies(text, told, tmp_path):
 def test_mistakes_and_what_varies_are_pages_too(tmp_path):
     page = console("$ sh -c 'echo fedfleet: no such key; exit 2'\nfedfleet: no such ...\n$ seq 9\n1\n..\n9")
     assert faults(page, tmp_path) == []
+
+
+def test_accuracies_may_be_a_little_off_and_times_may_not():
+    printed = "2.2 days, 80 rounds\naccuracy 91.6 % (12.3 s)\nclients 50.0 %\nend\n"
+    assert says("2.2 days, 80 rounds\naccuracy 90.1 % (... s)\n..\nend", printed)
+    assert not says("2.2 days, 80 rounds\naccuracy 80.0 % (... s)\n..", printed)
+    assert not says("2.3 days, 80 rounds\n..", printed)
+    assert not says("2.2 days, 80 rounds\n..\nclients 60.0 %\nend", printed)
 
 
 def test_long_blocks_wait_for_the_soak(tmp_path):
