@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Watch = Callable[[int, Sequence[Event]], None]
 
-# Each run keeps a model, a world and a journal in memory; and what more of them add to a stack is little.
-MOST_TOGETHER = 24
+# Each run keeps a model, a world and a journal in memory; more than these add little to a stack and stand in each other's way.
+MOST_TOGETHER = 12
 
 
 def groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
