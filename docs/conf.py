@@ -26,6 +26,8 @@ myst_heading_anchors = 4
 html_math_renderer = "plain"
 html_theme = "furo"
 html_title = "FedFleet"
+html_static_path = ["style.css"]
+html_css_files = ["style.css"]
 html_show_sphinx = False
 html_copy_source = False
 # Fences of `console` hold commands and what they print, which no lexer has to understand.

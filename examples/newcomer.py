@@ -1,6 +1,6 @@
 """Which pacing for my model on a severe fleet? Activity data by person, three pacings, five seeds: `python examples/newcomer.py`.
 
-Reads $FEDFLEET_DATA/wisdm51/windows200x3.npz, watch movements of 51 people; if it is missing, a made-up stand-in of that shape is used.
+Reads $FEDFLEET_DATA/wisdm51/windows200x3.npz, watch movements of 51 people, or a made-up stand-in if it is missing.
 """
 
 import os

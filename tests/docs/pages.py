@@ -1,7 +1,7 @@
 """The pages as tests read them: fenced blocks with their language, their marks and their place.
 
-Three marks, each a comment in the line above a fence: `<!-- file: NAME -->` (the reader saves this block as NAME), `<!-- runs: soak -->`
-(takes long: executed by make soak alone), `<!-- not run: REASON -->` (commands that cannot be executed here).
+Three marks, each a comment in the line above a fence: `<!-- file: NAME -->` (the reader saves this block as NAME), `<!-- runs:
+soak -->` (takes long: executed by make soak alone), `<!-- not run: REASON -->` (commands that cannot be executed here).
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ PAGES = [
     ROOT / "examples/deploy/README.md",
 ]
 _FENCE = re.compile(
-    r"^(?:<!-- (?P<mark>file|runs|not run): (?P<value>.*?) -->\n+)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S
+    r"^(?:<!-- (?P<mark>file|runs|not run): (?P<value>.*?) -->\n+)?```(?P<language>[^\n]*)\n(?P<text>.*?)^```$",
+    re.M | re.S,
 )
 
 

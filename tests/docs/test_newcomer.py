@@ -29,7 +29,7 @@ STUDY = {
 
 
 def test_the_example_has_thirty_lines():
-    (doc, *body) = ast.parse(EXAMPLE).body
+    body = ast.parse(EXAMPLE).body[1:]  # without its docstring
     lines = EXAMPLE.splitlines()[body[0].lineno - 1 :]
     assert len([line for line in lines if line.strip()]) <= 30
 
