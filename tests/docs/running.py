@@ -21,10 +21,10 @@ LEFT_OUT = {".git", ".venv", ".venv-peers", ".carry", "runs", "demo", "site", "b
 
 
 def fresh_copy(to: Path) -> Path:
-    """What a checkout holds after `make setup`, without anything that was made in this one."""
+    """What a checkout holds after `make setup`, without anything that was made in this one but Python's own caches."""
 
     def ignored(folder: str, names: list[str]) -> set[str]:
-        caches = {name for name in names if name.endswith("_cache") or name in ("__pycache__", ".hypothesis")}
+        caches = {name for name in names if name.endswith("_cache") or name == ".hypothesis"}
         return caches | (LEFT_OUT & set(names) if Path(folder) == ROOT else set())
 
     shutil.copytree(ROOT, to, ignore=ignored, symlinks=True)

@@ -1,18 +1,39 @@
 """Every command of every page does what the page says: all are understood, the quick ones executed here, the rest by make soak."""
 
+import contextlib
+import fcntl
+import json
 import re
 import shlex
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tests.deploy.commands import check_words
 from tests.docs.pages import PAGES, blocks, commands_of, is_run, name_of
-from tests.docs.running import fresh_copy, run_page
+from tests.docs.running import POINTS, fresh_copy, run_page
 
 # A line that a reader would paste into a terminal.
 PASTED = re.compile(r"^\s*(\$ |\.venv/bin/|fedfleet [a-z]|make [a-z]|pip install|python |docker |helm )", re.M)
 QUICK = [page for page in PAGES if any(is_run(block, soak=False) for block in blocks(page))]
 LONG = [page for page in PAGES if any(is_run(b, soak=True) and not is_run(b, soak=False) for b in blocks(page))]
+
+
+PRICE = re.compile(r"^\| `(\w+)`: [^|]* \| [^|]* \| ([\d.]+) % \| [^|]* \| (\d+) \| (\d+) % \|$", re.M)
+
+
+def measures(root, name):
+    return json.loads((root / "runs" / name / "metrics.json").read_text())
+
+
+@contextlib.contextmanager
+def alone(page):
+    """Pages that serve all listen on the port that is the default: one at a time."""
+    with (Path(tempfile.gettempdir()) / "fedfleet-pages.lock").open("w") as lock:
+        if "fedfleet serve" in page.read_text():
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def words_of(text):
@@ -27,14 +48,23 @@ def words_of(text):
 @pytest.mark.parametrize("page", QUICK, ids=name_of)
 def test_the_commands_of_a_page_do_as_it_says(page, tmp_path):
     root = fresh_copy(tmp_path / "fedfleet")
-    assert run_page(blocks(page), root, tmp_path / "said", soak=False, seconds=120) == []
+    assert run_page(blocks(page), root, tmp_path / "said", soak=False, seconds=240) == []
+    told = re.search(r"(\d+) of 100 people never took part", page.read_text())
+    if told:  # the story of the README
+        assert int(told[1]) == measures(root, "hurried")["participation"]["never"]
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("page", LONG, ids=name_of)
 def test_the_long_commands_of_a_page_do_as_it_says(page, tmp_path):
     root = fresh_copy(tmp_path / "fedfleet")
-    assert run_page(blocks(page), root, tmp_path / "said", soak=True, seconds=900) == []
+    with alone(page):
+        assert run_page(blocks(page), root, tmp_path / "said", soak=True, seconds=1800) == []
+    # The tutorial's table of prices: accuracy to a few points, all else as the page says.
+    for name, accuracy, never, wasted in PRICE.findall(page.read_text()):
+        m = measures(root, name)
+        assert abs(m["accuracy"] * 100 - float(accuracy)) <= POINTS
+        assert (m["participation"]["never"], round(m["wasted"]["share"] * 100)) == (int(never), int(wasted))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
