@@ -95,20 +95,23 @@ def place_of(asked: Study) -> Path:
 
 
 def study(
-    asked: Study,
-    out: Path,
+    file: Study | str | Path | Mapping[str, Any],
+    out: Path | None = None,
     *,
+    scale: str | None = None,
     means: Means = Means(0),  # noqa: B008
     quiet: bool = True,
     resolving: Resolving = by_name,
     prepare: Callable[[], None] | None = None,
     tell: Callable[[str], None] = say,
 ) -> Studied:
-    """Carry out a study: runs that are finished are read, those that were interrupted go on, the others are begun.
+    """Carry out a study of a file or a table: finished runs are read, those that were interrupted go on, the others are begun.
 
     Everything that can be wrong is told before the first run. `resolving` makes the spec of a table, with the own task where a
     person gave one; `prepare` is called once the folder is there and nothing has begun; `means` says by what the runs are done.
     """
+    asked = file if isinstance(file, Study) else asked_for(file, scale)
+    out = place_of(asked) if out is None else out
     cells = expanded(asked, resolving)
     outs = folders(out, cells)
     missing = [cell for cell, place in zip(cells, outs, strict=True) if not sealed(place)]

@@ -66,7 +66,7 @@ def _joinable(spec: Spec) -> bool:
     from fedfleet.runtime.executors.stacked.layout import size_free
 
     try:
-        return size_free("merged", build_part("tasks", spec.task)(spec.seed))
+        return size_free("merged", build_part("tasks", spec.task)(spec.data_seed))
     except FedFleetError:
         return False
 

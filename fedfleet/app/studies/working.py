@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Sequence
@@ -16,12 +15,6 @@ from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed, RunEnded
 from fedfleet.runtime.crew import attend
 
-COMMAND = (
-    sys.executable,
-    "-P",
-    "-m",
-    "fedfleet.app.studies.working",
-)  # -P: no module of the folder we are in hides one of ours
 _EVERY = 0.25  # seconds between two words about the same run
 
 
