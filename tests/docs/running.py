@@ -63,6 +63,7 @@ def _surroundings(root: Path) -> dict[str, str]:
     return env | {
         "PATH": f"{root / '.venv/bin'}:{env.get('PATH', '')}",
         "PYTHONPATH": str(root),
+        "HOME": str(root.parent),  # what is kept for another day is not kept here
         "COLUMNS": "160",
         "NO_COLOR": "1",
     }
