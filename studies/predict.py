@@ -36,7 +36,9 @@ DATA: dict[str, dict[str, Any]] = {
     "dirichlet .1": {"use": "dirichlet", "alpha": 0.1},
 }
 FIRST = {"development": 0, "test": 1000}
-TAIL = 3.0  # percent beyond each end of the band, which shall hold nine of ten: few fleets show too little of their tails
+TAIL = (
+    3.0  # percent beyond each end of the band, which shall hold nine of ten: few fleets show too little of their tails
+)
 MARKS = (0.25, 0.5, 0.75, 1.0)  # of a run's commits: where the band is looked at
 PLACES = (0.0, 0.5, 0.75, 0.88, 0.96, 1.0)  # borders of progress, from the untrained to the ideal model
 
