@@ -87,6 +87,12 @@ def test_what_is_to_be_pasted_is_executed_or_says_why_not(page):
         assert block.mark != "runs" or (block.language, block.value) == ("console", "soak"), block.place
 
 
+def test_pages_on_serving_have_commands_to_be_understood():
+    for name in ("how-to/serve", "how-to/security", "how-to/deploy", "how-to/operate"):
+        page = next(page for page in PAGES if name_of(page) == f"docs/{name}.md")
+        assert any(words for block in blocks(page) for words in words_of(block.text)), name
+
+
 def test_words_are_found_wherever_a_line_has_them():
     text = "for s in 1 2; do fedfleet run a.toml seed=$s & done; wait\nKEY=a fedfleet serve \\\n  b.toml  # so\n"
     assert list(words_of(text)) == [["run", "a.toml", "seed=$s"], ["serve", "b.toml"]]
