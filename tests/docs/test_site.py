@@ -42,3 +42,14 @@ def test_the_site_builds_and_asks_nobody_for_anything(site):
     sheets = [path for path in site.rglob("*.css") if re.search(r"url\([\"']?(?:https?:)?//|@import", path.read_text())]
     assert sheets == []
     assert "docs/index.html" in (site / "index.html").read_text()
+
+
+def test_every_picture_is_shown_and_can_be_taken_again():
+    from docs.take_pictures import PAGES as SHOWN
+    from docs.take_pictures import PICTURES
+
+    there = {path.name for path in (ROOT / "docs/pictures").iterdir()}
+    assert there == set(PICTURES)
+    text = "".join(page.read_text() for page in PAGES)
+    assert [name for name in there if f"pictures/{name})" not in text] == []
+    assert set(PICTURES.values()) <= set(SHOWN)
