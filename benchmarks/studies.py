@@ -9,6 +9,7 @@ its first process to its last table; run it on a quiet machine.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -18,9 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedfleet.app.runs import finished
+from fedfleet.app.runs.conditions import kept_conditions
 from fedfleet.app.studies.answering import asked_for
 from fedfleet.app.studies.expanding import expanded
-from fedfleet.app.studies.joining import groups
+from fedfleet.app.studies.forms import FILE as FORMS
+from fedfleet.app.studies.joining import groups, shape_of
 from fedfleet.app.studies.keeping import folders
 
 STUDY = """
@@ -40,9 +43,12 @@ ONE_BY_ONE = """
 import sys
 from pathlib import Path
 from fedfleet.app.runs import perform
+from fedfleet.app.runs.conditions import kept_conditions
 from fedfleet.app.spec import load_spec
+first = None  # what the first run measured to be fastest, all others take: the form of stacks decides the last bits
 for spec, out in zip(sys.argv[1::2], sys.argv[2::2]):
-    perform(load_spec(spec), Path(out))
+    perform(load_spec(spec), Path(out), conditions=first)
+    first = first or kept_conditions(Path(out))
 """
 
 
@@ -66,8 +72,14 @@ def compare(place: Path, asked: argparse.Namespace) -> None:
         "inline, one after the other": ("inline", lambda out: _one_by_one(files["inline"], out)),
         "stacked, one after the other": ("stacked", lambda out: _one_by_one(files["stacked"], out)),
         f"study, inline in {n} processes": ("inline", lambda out: _study(files["inline"], out, n)),
-        "study, stacked and joined in one process": ("stacked", lambda out: _study(files["stacked"], out, "1")),
-        f"study, stacked and joined in {n} processes": ("stacked", lambda out: _study(files["stacked"], out, n)),
+        "study, stacked and joined in one process": (
+            "stacked",
+            lambda out: _study(files["stacked"], out, "1", place / "1"),
+        ),
+        f"study, stacked and joined in {n} processes": (
+            "stacked",
+            lambda out: _study(files["stacked"], out, n, place / "1"),
+        ),
     }
     found: dict[str, tuple[float, list[str]]] = {}
     for i, (way, (how, go)) in enumerate(ways.items()):
@@ -109,7 +121,13 @@ def _one_by_one(file: Path, out: Path) -> None:
     _run("-c", ONE_BY_ONE, *words)
 
 
-def _study(file: Path, out: Path, workers: str) -> None:
+def _study(file: Path, out: Path, workers: str, alike: Path | None = None) -> None:
+    """A study; with the form of stacks that the runs in the folder `alike` computed in, so that bits can be compared."""
+    if alike is not None:
+        cells = expanded(asked_for(file))
+        kept = kept_conditions(folders(alike, cells)[0])
+        out.mkdir()
+        (out / FORMS).write_text(json.dumps({shape_of(cells[0].spec): [kept.form, kept.form_threads]}))
     _run("-m", "fedfleet.app.cli", "study", str(file), "--out", str(out), "--workers", workers, "--json")
 
 

@@ -14,6 +14,7 @@ from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, 
 from fedfleet.app.studies.expanding import Cell, Resolving, by_name, expanded, tried
 from fedfleet.app.studies.exporting import export, flat_row
 from fedfleet.app.studies.file import Study, read_study, study_of, study_text
+from fedfleet.app.studies.forms import FILE as FORMS
 from fedfleet.app.studies.hardness import hardness
 from fedfleet.app.studies.keeping import RUNS, Ran, folders, ran, sealed
 from fedfleet.app.studies.progress import board, shown
@@ -167,7 +168,7 @@ def _take(folder: Path) -> None:
         raise BadInput(f"--out: cannot read {folder}: {wrong.strerror}; choose another folder") from None
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--out: {folder} is a file; name a folder")
-    if there - {LOCK, RUNS} and FILE not in there:
+    if there - {LOCK, RUNS, FORMS} and FILE not in there:
         raise BadInput(f"--out: {folder} holds something else than a study ({min(there)}); choose another folder")
     make_folder(folder / RUNS)
 

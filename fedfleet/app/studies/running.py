@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedfleet.app.runs import perform
 from fedfleet.app.studies.expanding import Cell
+from fedfleet.app.studies.forms import kept_forms
 from fedfleet.app.studies.joining import groups
 from fedfleet.app.studies.keeping import sealed
 from fedfleet.app.studies.working import piece_of, told_by, work
@@ -76,7 +77,9 @@ def _parts(
     given_up: list[Sequence[int]] = []
     if not parts:
         return given_up
-    pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part]) for part in parts]
+    forms = kept_forms(log.parent, [cells[part[0]].spec for part in parts])
+    both = zip(parts, forms, strict=True)
+    pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part], form) for part, form in both]
     with closing(_said(pieces, means, log, lambda body, k: _passed_on(body, parts[k], heard))) as news:
         for said in news:
             part = parts[said.piece]
