@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup browser demo test soak lint bench peers docs proto clean
+.PHONY: setup browser demo test soak lint bench peers docs pictures proto clean
 setup: $(READY)
 
 # Stale means: the declared dependencies are newer than the last successful installation.
@@ -55,7 +55,12 @@ peers: setup .venv-peers/.ready
 # The reference pages that are made from the code itself, then the whole site, into site/: no network is needed.
 docs: setup
 	@$(BIN)/python -m docs.make_reference
-	@if [ -f docs/conf.py ]; then $(BIN)/python -m sphinx -q -W -b html docs site; fi
+	@$(BIN)/python -m sphinx -q -W -c docs -b html . site
+	@$(BIN)/jupytext --quiet --to ipynb -o site/notebook.ipynb examples/notebook.py
+
+# The pictures of README and tutorial, from pages that are made where they are missing.
+pictures: setup browser
+	@$(BIN)/python -m docs.take_pictures
 
 # Only after a file of proto/ changed; a test says so when it was forgotten.
 proto: setup

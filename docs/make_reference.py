@@ -1,4 +1,4 @@
-"""Write docs/reference/parts.md from the registry and commands.md from the verbs: `python -m docs.make_reference`."""
+"""Write the pages of docs/reference that are made from the code: `python -m docs.make_reference`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
+from docs.python_page import python_page
 from fedfleet.app.cli import FEDFLEET
 from fedfleet.app.spec.describe import around_any, describe
 from fedfleet.app.terminal.commands import group_command
@@ -81,7 +82,11 @@ def option(p: Any) -> str:
     return f"| `{named}` | {p.help or ''} | {default} |"
 
 
-PAGES = {REFERENCE / "parts.md": parts_page, REFERENCE / "commands.md": commands_page}
+PAGES = {
+    REFERENCE / "parts.md": parts_page,
+    REFERENCE / "commands.md": commands_page,
+    REFERENCE / "python.md": python_page,
+}
 
 if __name__ == "__main__":
     for path, made in PAGES.items():

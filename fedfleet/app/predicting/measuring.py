@@ -106,8 +106,8 @@ def _of_share(name: str, got: Measure, hard: Hardness) -> str:
     known = {p.word: percent(p.share) for p in PUBLISHED[name]}
     under = f"under a deadline of {span(limit)}" if math.isfinite(limit) else "even without a deadline"
     return (
-        f"This fleet is {share_word(share)} {under}: {percent(got.plain)} of fair work gets through, and {percent(hard.ideal)} would "
-        f"on an ideal fleet ({LOOKS[name.partition('MC')[0]]}). FLHetBench's fleets let through {known['mild']} (mild), "
+        f"This fleet is {share_word(share)} {under}: {percent(got.plain)} of fair work gets through, and {percent(hard.ideal)} "
+        f"would on an ideal fleet ({LOOKS[name.partition('MC')[0]]}). FLHetBench's fleets let through {known['mild']} (mild), "
         f"{known['moderate']} (moderate) and {known['severe']} (severe): this one is {placed(name, share)}."
     )
 

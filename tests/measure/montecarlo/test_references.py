@@ -1,5 +1,7 @@
 """Published fleets, and where a fleet lies among them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -47,3 +49,12 @@ def test_more_rounds_are_fairer_and_the_normal_law_goes_on_where_sums_end():
     found = [ideal_fair_work(10, rounds, 100) for rounds in (1, 10, 100, 1000, 100_000, 100_001)]
     assert found[:5] == sorted(found[:5]) and found[5] == pytest.approx(found[4], abs=1e-6) and found[5] < 1
     assert ideal_fair_work(5, 3, 5) == 1.0
+
+
+def test_the_page_has_the_same_figures():
+    said = (Path(__file__).parents[3] / "docs/how-to/fleets.md").read_text()
+    for name, known in PUBLISHED.items():
+        metrics = ", ".join(f"{p.metric:g}".removeprefix("0") for p in known)
+        row = next(line for line in said.splitlines() if f"({name} {metrics}" in line)
+        assert row.endswith("".join(f" {100 * p.share:.1f} % |" for p in known))
+    assert f"{100 * ideal_fair_work(10, 77, 100):.0f} % in 77 rounds with 10 of" in said

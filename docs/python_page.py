@@ -1,0 +1,76 @@
+"""The reference of the Python calls, from the docstrings of the public names."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import fedfleet
+
+
+def python_page() -> str:
+    """The public names of the package: calls first, then results, errors and the types that parts are made of."""
+    lines = [
+        "# From Python",
+        "",
+        "Made from the docstrings by `make docs`; `help(fedfleet.run)` prints the same. All of these load on first use:",
+        "`import fedfleet` itself costs nothing.",
+    ]
+    public = [name for name in fedfleet.__all__ if not name.startswith("_")]
+    found = {name: getattr(fedfleet, name) for name in public}
+    kinds = {
+        "Calls": [n for n in public if not inspect.isclass(found[n])],
+        "Errors": [n for n in public if inspect.isclass(found[n]) and issubclass(found[n], Exception)],
+        "What they give and take": [
+            n for n in public if inspect.isclass(found[n]) and not issubclass(found[n], Exception)
+        ],
+    }
+    for title, names_of_kind in kinds.items():
+        lines += ["", f"## {title}"]
+        for name in sorted(names_of_kind):
+            lines += ["", f"### fedfleet.{name}", "", *documented(found[name])]
+    return "\n".join(lines) + "\n"
+
+
+def documented(thing: Any) -> list[str]:
+    """A call's parameters or a record's fields, then what the docstring says, its examples as such."""
+    text = inspect.getdoc(thing) or ""
+    if text.startswith(f"{getattr(thing, '__name__', '')}("):
+        text = ""  # a record without a docstring has its own signature for one
+    if not inspect.isclass(thing):
+        return ["```text", *signature(thing), "```", "", *paragraphs(text)]
+    fields = getattr(thing, "__annotations__", {})
+    rows = [f"| `{n}` | `{str(t).replace('|', chr(92) + '|')}` |" for n, t in fields.items() if not n.startswith("_")]
+    return [*paragraphs(text), *(["", "| field | type |", "| --- | --- |", *rows] if rows else [])]
+
+
+def signature(thing: Any) -> list[str]:
+    """A call as it is written, one parameter a line."""
+    asked = inspect.signature(thing)
+    given = [str(p).replace("'", "") for p in asked.parameters.values()]
+    stars = next((i for i, p in enumerate(asked.parameters.values()) if p.kind is p.KEYWORD_ONLY), None)
+    if stars is not None and not any(p.kind is p.VAR_POSITIONAL for p in asked.parameters.values()):
+        given.insert(stars, "*")
+    back = asked.return_annotation
+    return [f"fedfleet.{thing.__name__}(", *(f"    {one}," for one in given), f") -> {back}"]
+
+
+def paragraphs(text: str) -> list[str]:
+    """A docstring as a page: `Args:` becomes a list, examples are fenced."""
+    lines: list[str] = []
+    for part in text.split("\n\n"):
+        if part.startswith(">>> "):
+            lines += ["```pycon", part, "```", ""]
+        elif part.startswith("Args:"):
+            told = inspect.cleandoc(part.removeprefix("Args:")).splitlines()
+            lines += [f"  {line.strip()}" if line.startswith(" ") else f"- {code_name(line)}" for line in told]
+            lines += [""]
+        else:
+            lines += [part, ""]
+    return lines[:-1]
+
+
+def code_name(line: str) -> str:
+    """`name: what it means` with the name as code."""
+    name, colon, meaning = line.partition(":")
+    return f"`{name}`{colon}{meaning}"
