@@ -5,6 +5,7 @@ VERBS: dict[str, str] = {
     "demo": "fedfleet.app.verbs.demo:demo",
     "run": "fedfleet.app.verbs.run:run",
     "study": "fedfleet.app.verbs.study:study",
+    "tune": "fedfleet.app.verbs.tune:tune",
     "report": "fedfleet.app.verbs.report:report",
     "compare": "fedfleet.app.verbs.compare:compare",
     "dashboard": "fedfleet.app.verbs.dashboard:dashboard",
