@@ -225,18 +225,9 @@ def _between(key: str, given: Mapping[str, Any], where: str) -> Axis:
 def _check_key(search: Search, axis: Axis) -> None:
     """Refuse a key, or limits, that no spec of this search can have; other keys of the space may have to choose its part first."""
     first: BadInput | None = None
-    parts = [
-        a
-        for a in search.space
-        if a.key.endswith(".use") and axis.key.startswith(a.key.removesuffix("use")) and a != axis
-    ]
-    settings = [
-        {},
-        *(
-            dict(zip([a.key for a in parts], point, strict=True))
-            for point in itertools.product(*(a.values for a in parts))
-        ),
-    ]
+    parts = [a for a in search.space if a.key.endswith(".use") and axis.key.startswith(a.key.removesuffix("use"))]
+    points = itertools.product(*(a.values for a in parts if a != axis))
+    settings = [{}, *(dict(zip([a.key for a in parts if a != axis], point, strict=True)) for point in points)]
     for value in axis.values or (axis.low, axis.high):
         for setting in settings:
             try:

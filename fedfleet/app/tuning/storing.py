@@ -63,8 +63,10 @@ def seeded(study: Any, search: Search, turn: int) -> None:
     library = optuna()
     seed = int(stream(search.seeds[0], "tune", turn).integers(2**31))
     with quietly():
-        random = search.sampler != "tpe"
-        study.sampler = library.samplers.RandomSampler(seed) if random else library.samplers.TPESampler(seed=seed, n_startup_trials=8)  # fmt: skip
+        if search.sampler == "tpe":
+            study.sampler = library.samplers.TPESampler(seed=seed, n_startup_trials=8)
+        else:
+            study.sampler = library.samplers.RandomSampler(seed)
 
 
 def suggested(trial: Any, axis: Axis) -> Any:
