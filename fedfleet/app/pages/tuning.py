@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.pages.charts.axes import Ticks, above, numbers, shares
+from fedfleet.app.pages.charts.axes import Ticks, above, numbers, shares, ticks
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.dots import Along, Point, dots
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, both, figure
@@ -122,7 +122,7 @@ def _paint(found: Tuned, row: Row) -> tuple[str, float]:
     return ("a1 pale", 4.0) if row.state == "finished" else ("ring s6", 3.6)
 
 
-_PAINTS = "Full: trials that ended, the best one large; black: the spec as it stands; hollow: stopped early, at what was seen last."
+_PAINTS = "Full: trials that ended, the best one large; in the colour of the text: the spec as it stands; hollow: stopped early, at what was seen last."
 
 
 def _history(found: Tuned) -> str:
@@ -235,8 +235,6 @@ def _decades(low: float, high: float) -> Ticks:
 
 
 def _evenly(low: float, high: float) -> Ticks:
-    from fedfleet.app.pages.charts.axes import ticks
-
     return [(f"{t:g}", t) for t in ticks(low, high, 4)]
 
 

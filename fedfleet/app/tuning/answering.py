@@ -183,7 +183,7 @@ def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
         )
     if len(search.seeds) == 1:
         found.append(
-            f"the best of {len(rows)} trials on one seed is in part luck; see whether it holds on other seeds with fedfleet compare or study"
+            f"the best of {len(rows)} trials on one seed is in part luck; see whether it holds on other seeds, with fedfleet study"
         )
     return found
 
@@ -198,8 +198,8 @@ def shown_tuned(found: Tuned) -> str:
     values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
     lines = [f"best: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
     lines.append(
-        f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, {found.count('failed')} failed; "
-        f"{found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"
+        f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, "
+        f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"
     )
     if found.importance:
         lines.append("what mattered: " + ", ".join(f"{k} {100 * v:.0f} %" for k, v in found.importance.items()))

@@ -10,6 +10,7 @@ VERBS: dict[str, str] = {
     "compare": "fedfleet.app.verbs.compare:compare",
     "dashboard": "fedfleet.app.verbs.dashboard:dashboard",
     "explain": "fedfleet.app.verbs.explain:explain",
+    "export": "fedfleet.app.verbs.export:export",
     "replay": "fedfleet.app.verbs.replay:replay",
     "verify": "fedfleet.app.verbs.verify:verify",
     "list": "fedfleet.app.verbs.list:list_parts",

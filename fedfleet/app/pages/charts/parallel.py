@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis
-from fedfleet.app.pages.charts.drawing import Drawing, Sheet, text
+from fedfleet.app.pages.charts.axes import Scale, Ticks
+from fedfleet.app.pages.charts.drawing import Drawing, Sheet, line, text
+from fedfleet.app.pages.charts.labels import width_of
 
 _ROW = 74.0  # from one axis to the next
 _EDGE = 26.0  # room at the sides, for words under the ends of an axis
@@ -39,9 +40,22 @@ def parallel(rails: Sequence[Rail], threads: Sequence[Thread], sheet: Sheet) -> 
     drawn = [_path(one, scales, bases, sheet) for one in threads]
     found = list[str]()
     for rail, x, base in zip(rails, scales, bases, strict=True):
-        found += foot_axis(x, rail.ticks, base)
+        found += _rail(rail, x, base, sheet)
     names = [text(0, base - 12, rail.name, "strong halo") for rail, base in zip(rails, bases, strict=True)]
     return Drawing(sheet.width, bases[-1] + 30 if bases else 1.0, [*drawn, *found, *names])
+
+
+def _rail(rail: Rail, x: Scale, base: float, sheet: Sheet) -> list[str]:
+    """The axis and what stands under it, on paper of its own since lines pass behind; words that would meet are left out."""
+    found, taken = [line(x.start, base, x.end, base, "axis")], -1.0
+    for said, value in rail.ticks:
+        at, half = x(value), width_of(said) / 2
+        place = min(max(at, half), sheet.width - half)
+        found.append(line(at, base, at, base + 5, "axis"))
+        if place - half > taken:
+            found.append(text(place, base + 19, said, "halo", "middle"))
+            taken = place + half + 6
+    return found
 
 
 def _path(one: Thread, scales: Sequence[Scale], bases: Sequence[float], sheet: Sheet) -> str:
