@@ -12,7 +12,7 @@ from fedfleet.app.runs.folder import make_folder
 from fedfleet.app.spec import resolve, with_values
 from fedfleet.app.tuning.answering import FILE, Row, Tuned, rows_of, tuned
 from fedfleet.app.tuning.file import Search, grid
-from fedfleet.app.tuning.storing import DATABASE, opened, optuna, quietly
+from fedfleet.app.tuning.storing import DATABASE, close, opened, optuna, quietly
 from fedfleet.app.tuning.trying import LOG, TRIALS, attempt, take
 from fedfleet.app.tuning.working import COMMAND, piece_of
 from fedfleet.core.errors import BadInput
@@ -39,18 +39,25 @@ def tune(search: Search, out: Path, *, workers: int = 1, hear: Hear = lambda row
     _take(out)
     with locked(out):
         study = opened(out, search)
-        todo = _missing(study, search)
-        if workers > 1 and len(todo) > 1:
-            _in_processes(study, search, out, todo, workers, hear)
-        else:
-            for turn, number in todo:
-                trial = take(study, search, turn, number)
-                attempt(study, search, trial, out)
-                hear(rows_of(study, search, [trial.number])[0])
-        with quietly():
-            found = tuned(study, search, out)
+        try:
+            _carry_out(study, search, out, workers, hear)
+            with quietly():
+                found = tuned(study, search, out)
+        finally:
+            close(study)
         _write(search, found, out)
     return found
+
+
+def _carry_out(study: Any, search: Search, out: Path, workers: int, hear: Hear) -> None:
+    todo = _missing(study, search)
+    if workers > 1 and len(todo) > 1:
+        _in_processes(study, search, out, todo, workers, hear)
+        return
+    for turn, number in todo:
+        trial = take(study, search, turn, number)
+        attempt(study, search, trial, out)
+        hear(rows_of(study, search, [trial.number])[0])
 
 
 def _missing(study: Any, search: Search) -> list[tuple[int, int | None]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.tuning.file import Search, search_of
-from fedfleet.app.tuning.storing import opened
+from fedfleet.app.tuning.storing import close, opened
 from fedfleet.app.tuning.trying import attempt, take
 from fedfleet.runtime.crew import attend
 
@@ -35,10 +35,13 @@ def work(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[
     """Carry out one trial; what became of it is in the study."""
     search, out = replace(search_of(json.loads(piece["table"]), piece["name"]), **piece["asked"]), Path(piece["out"])
     study = opened(out, search)
-    trial = take(study, search, piece["turn"], piece["trial"])
-    tell({"trial": trial.number})
-    attempt(study, search, trial, out)
-    return {"trial": trial.number}
+    try:
+        trial = take(study, search, piece["turn"], piece["trial"])
+        tell({"trial": trial.number})
+        attempt(study, search, trial, out)
+        return {"trial": trial.number}
+    finally:
+        close(study)
 
 
 if __name__ == "__main__":
