@@ -53,15 +53,17 @@ def test_a_sink_that_fails_is_named_and_not_called_again(tiny_run, tmp_path, at)
 
 def test_a_run_that_stops_closes_its_sinks_and_one_that_never_began_leaves_no_trace(tiny_run, tmp_path):
     path = tmp_path / "a.jsonl"
-    for events, written_ in (([], False), ([Evaluated(0.0, 0, 1, 2, 0.5)], True)):
-        with (
-            pytest.raises(KeyboardInterrupt),
-            following(sinks_of([f"jsonl:{path}"]), tiny_run.spec, "x", pytest.fail) as tracked,
-        ):
+
+    def interrupted(events):
+        with following(sinks_of([f"jsonl:{path}"]), tiny_run.spec, "x", pytest.fail) as tracked:
             if events:
                 tracked.hear(events)
             raise KeyboardInterrupt
-        assert path.exists() == written_
+
+    for events in ([], [Evaluated(0.0, 0, 1, 2, 0.5)]):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(events)
+        assert path.exists() == bool(events)
     assert lines(path)[-1] == {"event": "stopped"}
 
 

@@ -75,5 +75,5 @@ def test_the_key_that_decides_matters_most(tmp_path):
         trial.set_user_attr("value", lr + batch / 1e4)
         study.tell(trial, lr + batch / 1e4)
     found = tuned(study, search, tmp_path)
-    assert [*found.importance][0] == "algorithm.lr" and found.importance["algorithm.lr"] > 0.9
+    assert next(iter(found.importance)) == "algorithm.lr" and found.importance["algorithm.lr"] > 0.9
     assert sum(found.importance.values()) == pytest.approx(1.0)

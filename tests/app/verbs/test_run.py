@@ -231,7 +231,7 @@ def test_a_run_is_tracked_while_it_goes_on_and_logged_as_lines_of_json(fedfleet,
     code, out, err = fedfleet("run", spec, *words)
     assert code == 0 and json.loads(out)["rounds"] == 2
     logged = [json.loads(line) for line in err.splitlines()]
-    assert [line["event"] for line in logged if "event" in line][0] == "begun" and {"level"} <= logged[-1].keys()
+    assert next(line["event"] for line in logged if "event" in line) == "begun" and {"level"} <= logged[-1].keys()
     tracked = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["event"] for line in tracked].count("round") == 2 and tracked[-1]["event"] == "ended"
     refused(fedfleet("run", spec, "--out", tmp_path / "new", "--track", "jsnl:x"), "did you mean 'jsonl'")
