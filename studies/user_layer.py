@@ -272,9 +272,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", choices=tuple(DATA), default="fashion")
     parser.add_argument("--devices", default="2-5", help="how many devices a user has: 2-5, or 7")
-    parser.add_argument(
-        "--arms", choices=("main", "peers", "ladder"), default="main", help="ladder: the paper's objectives"
-    )
+    parser.add_argument("--arms", choices=tuple(SETS), default="main", help="ladder: the paper's objectives")
+    parser.add_argument("--a-device", type=int, default=A_DEVICE, metavar="N", help="samples on a device, on average")
     parser.add_argument("--fleets", type=int, default=FLEETS)
     parser.add_argument("--rounds", type=int, default=None)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
@@ -285,7 +284,7 @@ def main() -> None:
     if asked.report is None:
         asked.out.mkdir(parents=True, exist_ok=True)
         rounds = asked.rounds or DATA[asked.data][3]
-        arms = {"main": ARMS, "peers": PEERS, "ladder": LADDER}[asked.arms]
+        arms = SETS[asked.arms]
         cells = [
             Cell(asked.data, asked.devices, arm, f, rounds, asked.device, asked.a_device)
             for f in range(asked.fleets)

@@ -13,6 +13,7 @@ from fedfleet.app.comparing import Comparison
 from fedfleet.app.comparing import compare as compared
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.pages.studied import with_pages
+from fedfleet.app.pages.working import work
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform, stored_weights
 from fedfleet.app.runs.classes import with_classes
@@ -172,7 +173,7 @@ def study(
     if model is None and data is None:
         if loss is not None or metrics:
             raise BadInput("loss and metrics go with a model and data of your own; give these too, or leave them out")
-        return with_pages(carry_out(asked, folder, means=Means(workers or 0), quiet=False))
+        return with_pages(carry_out(asked, folder, means=Means(workers or 0, work=work), quiet=False))
     if model is None or data is None:
         raise BadInput("give both model and data to study your own model, or neither to study the task of the base")
     given = Given(model, _arrays(data), loss, dict(metrics or {}))

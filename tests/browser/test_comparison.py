@@ -7,6 +7,7 @@ from fedfleet.app.pages.comparison import write_comparison
 from fedfleet.app.pages.demo import write_demo
 from fedfleet.app.pages.study import write_study
 from fedfleet.app.studies.answering import study
+from fedfleet.app.studies.file import study_of
 from fedfleet.app.studies.running import Means
 from tests.app.demo.doing import demo_of
 from tests.app.pages.test_comparison import runs
@@ -46,7 +47,7 @@ def test_every_row_of_a_comparison_opens_its_run(look, runs, tmp_path):
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
-    return study(TABLE, out=tmp_path_factory.mktemp("seen") / "s", means=Means(1), tell=lambda said: None)
+    return study(study_of(TABLE), tmp_path_factory.mktemp("seen") / "s", means=Means(1), tell=lambda said: None)
 
 
 def test_a_study(look, studied):

@@ -21,7 +21,11 @@ def site(tmp_path_factory):
     folder_of(root, "done", [*STORY, *END], sealed=True)
     folder_of(root, "<script>window.evil = 1<")
     (folder_of(root, "odd") / "run.db").write_bytes(b"not ours")
-    folder_of(root, "big", [RunBegan(0.0, 0, 10_000, "s", "m"), *(sent(i, i, 500 * i, range(500 * i, 500 * i + 500)) for i in range(6))])
+    folder_of(
+        root,
+        "big",
+        [RunBegan(0.0, 0, 10_000, "s", "m"), *(sent(i, i, 500 * i, range(500 * i, 500 * i + 500)) for i in range(6))],
+    )
     for seed in (0, 1):
         perform(resolve({**TABLE, "seed": seed}, "a"), root / f"real-{seed}")
     with Answers(root) as found:
@@ -38,10 +42,14 @@ def test_it_has_no_faults_in_any_light_or_width(look, site, width, dark):
     assert "60 % now" in sight.page.get_attribute("#curve canvas", "aria-label")
 
 
-@pytest.mark.parametrize("name", ["", "runs/odd", "runs/none", "runs/real-0", "runs/%3Cscript%3Ewindow.evil%20=%201%3C"])
+@pytest.mark.parametrize(
+    "name", ["", "runs/odd", "runs/none", "runs/real-0", "runs/%3Cscript%3Ewindow.evil%20=%201%3C"]
+)
 def test_other_pages_have_none_either(look, site, name):
     sight = look(f"{site.address}/{name}", width=390, settle=0.5)
-    sight.errors = [said for said in sight.errors if "404" not in said]  # that there is no such run is no fault of the page
+    sight.errors = [
+        said for said in sight.errors if "404" not in said
+    ]  # that there is no such run is no fault of the page
     assert sight.faults() == []
     assert sight.page.evaluate("() => window.evil === undefined")
 
@@ -119,7 +127,13 @@ def test_a_mistake_shows_beside_its_field_and_a_button_mends_it(look, site):
 @pytest.mark.slow
 def test_a_run_is_started_from_the_page(look, site):
     page = look(f"{site.address}/").page
-    for key, value in (("name", "from-page"), ("task-use", "digits_logreg"), ("world-clients", "12"), ("pace-cohort", "400"), ("stop-rounds", "3")):
+    for key, value in (
+        ("name", "from-page"),
+        ("task-use", "digits_logreg"),
+        ("world-clients", "12"),
+        ("pace-cohort", "400"),
+        ("stop-rounds", "3"),
+    ):
         page.fill(f"#f-{key}", value)
     page.click("#start")
     page.wait_for_selector("#m-pace-cohort:not(:empty)", timeout=60_000)  # what only the run itself can know

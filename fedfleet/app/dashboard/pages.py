@@ -175,7 +175,7 @@ def live_pieces(
         "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
         "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(seen)),
         "rounds": rounds_picture(seen.rounds),
-        "now": _now(seen),
+        "now": _now(seen, going=run.status == RUNNING),
         "kinds": "",
         "faults": _faults(seen, followed.fault),
         "log": _log(followed.remarks, log),
@@ -216,12 +216,14 @@ def _acts(run: Glance) -> str:
     return f'{first}{button("report", report)}{again}<span class="vh">of {name}</span>'
 
 
-def _now(seen: Seen) -> str:
+def _now(seen: Seen, *, going: bool) -> str:
     last = seen.round
     if last is None:
         return '<p class="ct">This round</p><p class="cs">Nobody has been asked yet</p>'
     scale, rows, more = round_rows(seen)
-    how = {1: "it made a model", 0: "it goes on", -1: f"it failed: {last.reason}"}[last.ended]
+    how = {1: "it made a model", 0: "it goes on" if going else "it was not over", -1: f"it failed: {last.reason}"}[
+        last.ended
+    ]
     until = f"; it stays open for {span(last.due)}" if last.due and not last.ended else ""
     return (
         f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(how)}</p><p class="cs">One row for each person asked; '

@@ -55,8 +55,9 @@ def serve(
     site = app.Site(Watch(root), Starter(root), door)
     files = {} if tls is None else {"ssl_certfile": str(tls.certificate), "ssl_keyfile": str(tls.key)}
     config = uvicorn.Config(
-        app.site_app(site), log_level="warning", access_log=False, server_header=False, date_header=False, lifespan="on",
-        timeout_graceful_shutdown=2, timeout_keep_alive=5, limit_concurrency=200, h11_max_incomplete_event_size=32 * 1024, **files,
+        app.site_app(site), log_level="warning", access_log=False, server_header=False, date_header=False,
+        proxy_headers=False, ws="none", lifespan="on", timeout_graceful_shutdown=2, timeout_keep_alive=5,
+        limit_concurrency=200, h11_max_incomplete_event_size=32 * 1024, **files,
     )  # fmt: skip
 
     class Server(uvicorn.Server):

@@ -101,7 +101,7 @@ def fair_work(metric: float, ideal: float) -> float:
     each, over as many as there would be if everybody were always in time.
 
     >>> round(fair_work(1.0, 1000.0), 3), round(fair_work(0.925, 1000.0), 2)
-    (1.0, 0.59)
+    (1.0, 0.6)
     """
     return ((1.0 + ideal) ** metric - 1.0) / ideal
 

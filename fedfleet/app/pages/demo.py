@@ -128,8 +128,8 @@ def _caveat(done: Done) -> str:
     return tight(
         f'<p class="aside"><b>How sure? {capital(count(len(fleets.SEEDS), "seed"))} <abbr title="{SEED}">each</abbr>, so only large '
         f"differences count.</b> {escape(way)} on the {fleet} fleet ends at {spread(values[fleet, way])}, by seeds alone. The {tested:,} test "
-        f"images leave up to ±{100 * error:.0f} points by themselves. Surely means: by a paired test over common seeds with Holm's correction, "
-        "at 5 %. BiasPrompt+ begins with a backbone that was trained on generated pictures; the others begin from nothing.</p>"
+        f"images leave up to ±{100 * error:.0f} points by themselves. Surely means: clear halfway and at the end alike, "
+        "by a paired test over common seeds with Holm's correction, at 5 %; standings at a single hour change with the hour. BiasPrompt+ begins with a backbone that was trained on generated pictures; the others begin from nothing.</p>"
     )
 
 

@@ -56,20 +56,6 @@ def folded(summary: str, inside: str) -> str:
     return f"<details><summary>{escape(summary)}</summary>{inside}</details>"
 
 
-def figure(picture: str, caption: str) -> str:
-    """A figure with its caption."""
-    return f"<figure>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def tiles(entries: Sequence[tuple[str, str]]) -> str:
-    """The most important numbers, as large tiles."""
-    return (
-        '<div class="tiles">'
-        + "".join(f'<div class="tile"><b>{escape(v)}</b><span>{escape(n)}</span></div>' for n, v in entries)
-        + "</div>"
-    )
-
-
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], *, words: Sequence[int] = (), links: Sequence[str] = ()
 ) -> str:

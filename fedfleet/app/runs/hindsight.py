@@ -24,6 +24,7 @@ MOST = 100_000  # clients of a fleet whose world is made again for a page
 WEEK = 604_800.0
 _LOOKS = 20_000_000  # clients that are looked at, over all moments
 _DRAWS, _BYTES = 8, 1e7
+_WAVES = 5000  # broadcasts that are carried out once more
 _MOVING = ("latency", "download", "upload", "delivery")
 
 
@@ -102,18 +103,17 @@ def speeds(world: World, clients: Ints) -> Floats:
 def needs(setup: Setup, events: Sequence[Event], tasks: Tasks) -> Needs | None:
     """The trips of tasks that were given up once more, to their end; those that came are as the journal says.
 
-    None if nobody was given up, if the price of a task is known only to whoever did it, or if the world disagrees with the journal
-    about any report of the same broadcasts that came.
+    None if nobody was given up, if there are more broadcasts than a page can wait for, if the price of a task is known only to
+    whoever did it, or if the world disagrees with the journal about any report of the same broadcasts that came.
     """
     plan, world = setup.plan, setup.world
     late = tasks.fate == DROPPED
-    if plan.algorithm.priced_by_value or not late.any():
+    waves = [e for e in events if isinstance(e, TasksSent) and late[e.first : e.first + len(e.clients)].any()]
+    if plan.algorithm.priced_by_value or not 0 < len(waves) <= _WAVES:
         return None
     server = plan.algorithm.init(plan.params)
     seconds, worked, moving = (np.full(len(tasks.fate), np.nan) for _ in range(3))
-    for e in (e for e in events if isinstance(e, TasksSent)):
-        if not late[e.first : e.first + len(e.clients)].any():
-            continue
+    for e in waves:
         asked = Assignments(e.clients, e.steps, e.share, e.settings, e.due)
         price = scaled(cost_of(plan.algorithm, server, asked, world.data.sizes(e.round)[e.clients]), plan.byte_scale)
         cost = Cost(e.samples, e.bytes_down, price.bytes_up, price.batches)

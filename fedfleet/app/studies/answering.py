@@ -14,6 +14,7 @@ from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, 
 from fedfleet.app.studies.expanding import Cell, Resolving, by_name, expanded, tried
 from fedfleet.app.studies.exporting import export, flat_row
 from fedfleet.app.studies.file import Study, read_study, study_of, study_text
+from fedfleet.app.studies.forms import FILE as FORMS
 from fedfleet.app.studies.hardness import hardness
 from fedfleet.app.studies.keeping import RUNS, Ran, folders, ran, sealed
 from fedfleet.app.studies.progress import board, shown
@@ -95,20 +96,23 @@ def place_of(asked: Study) -> Path:
 
 
 def study(
-    asked: Study,
-    out: Path,
+    file: Study | str | Path | Mapping[str, Any],
+    out: Path | None = None,
     *,
+    scale: str | None = None,
     means: Means = Means(0),  # noqa: B008
     quiet: bool = True,
     resolving: Resolving = by_name,
     prepare: Callable[[], None] | None = None,
     tell: Callable[[str], None] = say,
 ) -> Studied:
-    """Carry out a study: runs that are finished are read, those that were interrupted go on, the others are begun.
+    """Carry out a study of a file or a table: finished runs are read, those that were interrupted go on, the others are begun.
 
     Everything that can be wrong is told before the first run. `resolving` makes the spec of a table, with the own task where a
     person gave one; `prepare` is called once the folder is there and nothing has begun; `means` says by what the runs are done.
     """
+    asked = file if isinstance(file, Study) else asked_for(file, scale)
+    out = place_of(asked) if out is None else out
     cells = expanded(asked, resolving)
     outs = folders(out, cells)
     missing = [cell for cell, place in zip(cells, outs, strict=True) if not sealed(place)]
@@ -164,7 +168,7 @@ def _take(folder: Path) -> None:
         raise BadInput(f"--out: cannot read {folder}: {wrong.strerror}; choose another folder") from None
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--out: {folder} is a file; name a folder")
-    if there - {LOCK, RUNS} and FILE not in there:
+    if there - {LOCK, RUNS, FORMS} and FILE not in there:
         raise BadInput(f"--out: {folder} holds something else than a study ({min(there)}); choose another folder")
     make_folder(folder / RUNS)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 Watch = Callable[[int, Sequence[Event]], None]
 
-# Each run keeps a model, a world and a journal in memory; and what more of them add to a stack is little.
-MOST_TOGETHER = 24
+# Each run keeps a model, a world and a journal in memory; more than these add little to a stack and stand in each other's way.
+MOST_TOGETHER = 12
 
 
 def groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
@@ -39,7 +39,7 @@ def groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
     found: list[list[int]] = []
     for i, spec in enumerate(specs):
         if _may_join(spec):
-            alike.setdefault(_key(spec), []).append(i)
+            alike.setdefault(shape_of(spec), []).append(i)
         else:
             found.append([i])
     for inside in alike.values():
@@ -57,7 +57,8 @@ def _may_join(spec: Spec) -> bool:
     return run["execute"] == "stacked" and run["device"] == "cpu" and spec.edge is None and spec.task["use"] != "own"
 
 
-def _key(spec: Spec) -> str:
+def shape_of(spec: Spec) -> str:
+    """What runs have in common that may advance together."""
     return json.dumps([spec.task, spec.run["threads"], spec.run["tf32"]], sort_keys=True, default=str)
 
 
@@ -66,7 +67,7 @@ def _joinable(spec: Spec) -> bool:
     from fedfleet.runtime.executors.stacked.layout import size_free
 
     try:
-        return size_free("merged", build_part("tasks", spec.task)(spec.seed))
+        return size_free("merged", build_part("tasks", spec.task)(spec.data_seed))
     except FedFleetError:
         return False
 
@@ -86,7 +87,7 @@ def perform_joined(
     """
     from fedfleet.runtime.executors.joined import Ended, Meeting
 
-    form, meeting = form or _form(specs[0]), Meeting()
+    form, meeting = form or form_for(specs[0]), Meeting()
     seats = [meeting.seat() for _ in specs]
     found: list[Finished | Exception] = [RuntimeError("never begun") for _ in specs]
 
@@ -136,7 +137,7 @@ def _executing(meeting: Meeting, seat: Seat, setup: Setup, form: Form | None) ->
     yield joined(setup.task, meeting, seat, threads=form.threads, form=form.name)
 
 
-def _form(spec: Spec) -> Form | None:
+def form_for(spec: Spec) -> Form | None:
     """The fastest form of stacks for these runs, found once for all; None where there is none to choose."""
     from fedfleet.app.assemble.executor import fastest_form
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, redirect_stderr
 from dataclasses import dataclass
@@ -10,10 +11,11 @@ from pathlib import Path
 
 from fedfleet.app.runs import perform
 from fedfleet.app.studies.expanding import Cell
+from fedfleet.app.studies.forms import kept_forms
 from fedfleet.app.studies.joining import groups
 from fedfleet.app.studies.keeping import sealed
-from fedfleet.app.studies.working import COMMAND, piece_of, told_by, work
-from fedfleet.runtime.crew import Body, Said, Tell, answered, crew
+from fedfleet.app.studies.working import piece_of, told_by, work
+from fedfleet.runtime.crew import Body, Said, Tell, Work, answered, crew
 
 LOG = "workers.log"
 _HERE = Path(__file__).parents[3]  # what this package lies in
@@ -22,11 +24,12 @@ _HERE = Path(__file__).parents[3]  # what this package lies in
 @dataclass(frozen=True, slots=True)
 class Means:
     """By what the runs are done: so many processes (1: this one; 0: as many as there is room for), or a Ray cluster, at an address
-    or started here."""
+    or started here. `work` is what is done with a group of runs: a function of a module that attends when it is started."""
 
     workers: int
     ray: bool = False
     address: str | None = None
+    work: Work = work
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,9 @@ def _parts(
     given_up: list[Sequence[int]] = []
     if not parts:
         return given_up
-    pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part]) for part in parts]
+    forms = kept_forms(log.parent, [cells[part[0]].spec for part in parts])
+    both = zip(parts, forms, strict=True)
+    pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part], form) for part, form in both]
     with closing(_said(pieces, means, log, lambda body, k: _passed_on(body, parts[k], heard))) as news:
         for said in news:
             part = parts[said.piece]
@@ -99,15 +104,16 @@ def _said(pieces: Sequence[Body], means: Means, log: Path, passed_on: Callable[[
     if means.ray:
         from fedfleet.runtime.executors.errands import errands
 
-        yield from errands(work, pieces, workers=means.workers or None, address=means.address)
+        yield from errands(means.work, pieces, workers=means.workers or None, address=means.address)
     elif means.workers > 1:
-        # Wherever we were found, a worker finds us too.
+        # Wherever we were found, a worker finds us too; and -P, so that no module of the folder we are in hides one of ours.
+        command = (sys.executable, "-P", "-m", means.work.__module__)
         here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
-        yield from crew(COMMAND, pieces, means.workers, log=log, env={**os.environ, "PYTHONPATH": here})
+        yield from crew(command, pieces, means.workers, log=log, env={**os.environ, "PYTHONPATH": here})
     else:
         for k, piece in enumerate(pieces):
             with log.open("a") as file, redirect_stderr(file):
-                body = answered(work, piece, lambda body, k=k: passed_on(body, k))
+                body = answered(means.work, piece, lambda body, k=k: passed_on(body, k))
             yield Said(k, body, ended=True, failure=body.pop("failure", ""))
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedfleet.app.runs.folder import Finished
 from fedfleet.app.spec import Spec, resolve
@@ -16,29 +15,35 @@ from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import Event, ModelCommitted, RoundFailed, RunEnded
 from fedfleet.runtime.crew import attend
 
-COMMAND = (
-    sys.executable,
-    "-P",
-    "-m",
-    "fedfleet.app.studies.working",
-)  # -P: no module of the folder we are in hides one of ours
+if TYPE_CHECKING:
+    from fedfleet.runtime.executors.stacked.forms import Form
+
 _EVERY = 0.25  # seconds between two words about the same run
 
 
-def piece_of(specs: Sequence[Spec], outs: Sequence[Path]) -> dict[str, Any]:
-    """Runs that are performed together, as a worker gets them."""
+def piece_of(specs: Sequence[Spec], outs: Sequence[Path], form: Sequence[Any] | None = None) -> dict[str, Any]:
+    """Runs that are performed together, as a worker gets them; `form`: that of their stacks, and its threads."""
     texts = [
         {"text": spec.toml(), "name": spec.name, "out": str(out.resolve())}
         for spec, out in zip(specs, outs, strict=True)
     ]
-    return {"runs": texts}
+    return {"runs": texts, "form": form}
 
 
 def work(piece: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Perform the runs of a piece, and tell on the way how far they are; the answer says why each failed, "" if it did not."""
     specs = [resolve(tomllib.loads(run["text"]), run["name"]) for run in piece["runs"]]
-    found = perform_joined(specs, [Path(run["out"]) for run in piece["runs"]], watch=told_by(tell), resume=True)
+    outs = [Path(run["out"]) for run in piece["runs"]]
+    found = perform_joined(specs, outs, watch=told_by(tell), resume=True, form=_form(piece["form"]))
     return {"failures": ["" if isinstance(one, Finished) else _why(one) for one in found]}
+
+
+def _form(kept: Sequence[Any] | None) -> Form | None:
+    if kept is None:
+        return None
+    from fedfleet.runtime.executors.stacked.forms import Form
+
+    return Form(*kept)
 
 
 def _why(wrong: Exception) -> str:

@@ -16,6 +16,7 @@ VERBS: dict[str, str] = {
     "list": "fedfleet.app.verbs.list:list_parts",
     "sample": "fedfleet.app.verbs.sample:sample",
     "measure": "fedfleet.app.verbs.measure:measure",
+    "predict": "fedfleet.app.verbs.predict:predict",
     "shuffle": "fedfleet.app.verbs.shuffle:shuffle",
     "serve": "fedfleet.app.verbs.serve:serve",
     "device": "fedfleet.app.verbs.device:device",

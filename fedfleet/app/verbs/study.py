@@ -33,14 +33,13 @@ def study(
 ) -> None:
     """Run every arm of a study with every seed, and compare them: tables, analyses and one page. What is finished stays."""
     from fedfleet.app.pages.studied import with_pages
-    from fedfleet.app.studies.answering import asked_for, place_of
+    from fedfleet.app.pages.working import work
     from fedfleet.app.studies.answering import study as carry_out
     from fedfleet.app.studies.running import Means
 
-    means = Means(workers or 0, ray=ray or ray_address is not None, address=ray_address)
+    means = Means(workers or 0, ray=ray or ray_address is not None, address=ray_address, work=work)
     try:
-        asked = asked_for(file, scale)
-        done = with_pages(carry_out(asked, out or place_of(asked), means=means, quiet=as_json))
+        done = with_pages(carry_out(file, out, scale=scale, means=means, quiet=as_json))
     except KeyboardInterrupt:
         raise Interrupted("interrupted; what has been run is kept: say the same again to go on") from None
     answer(done.answer(), as_json, lambda _: str(done))

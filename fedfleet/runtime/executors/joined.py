@@ -36,6 +36,7 @@ class Seat:
     parts: list[Part] | None = None  # what it waits for
     ended: list[StackEnd | Exception] | None = None
     left: bool = False
+    answered: threading.Event = field(default_factory=threading.Event)  # its own: nobody wakes for what others wait for
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class Meeting:
     turns: int = 0  # how often they met
     trained: int = 0  # stacks of runs that were trained
     shown: dict[Hashable, bool] = field(default_factory=dict[Hashable, bool])  # layouts that were tried
+    # Only who serves waits for it.
     change: threading.Condition = field(default_factory=threading.Condition)
 
     def seat(self) -> Seat:
@@ -70,11 +72,12 @@ class Meeting:
         """Wait for the others, and for what comes of one's own stacks."""
         with self.change:
             self.check()
+            seat.answered.clear()
             seat.parts, seat.ended = parts, None
-            self.change.notify_all()
-            self.change.wait_for(lambda: self.closed or seat.ended is not None)
-            self.check()
-            ended, seat.ended = seat.ended or [], None
+            self.change.notify()
+        seat.answered.wait()
+        self.check()
+        ended, seat.ended = seat.ended or [], None
         for found in ended:
             if isinstance(found, Exception):
                 raise found
@@ -89,13 +92,15 @@ class Meeting:
         """Go on without this one."""
         with self.change:
             seat.left, seat.parts = True, None
-            self.change.notify_all()
+            self.change.notify()
 
     def close(self) -> None:
         """Send everybody home."""
         with self.change:
             self.closed = True
-            self.change.notify_all()
+            self.change.notify()
+            for seat in self.seats:
+                seat.answered.set()
 
     def serve(self) -> None:
         """Train for everybody until the last one has left."""
@@ -109,7 +114,7 @@ class Meeting:
                 for seat in waiting:
                     count = len(seat.parts or ())
                     seat.ended, ended, seat.parts = ended[:count], ended[count:], None
-                self.change.notify_all()
+                    seat.answered.set()
 
     def _all_waiting(self) -> list[Seat] | None:
         """Those who are still here, once all of them wait; None when nobody is left."""

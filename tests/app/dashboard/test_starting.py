@@ -33,7 +33,7 @@ def until(holds, seconds=60):
 
 
 @pytest.mark.slow
-def test_a_run_is_started_and_stopped(starter, tmp_path):
+def test_a_run_is_started_stopped_and_resumed(starter, tmp_path):
     table = {
         "task": {"use": "digits_logreg"},
         "world": {"clients": 12},
@@ -52,7 +52,12 @@ def test_a_run_is_started_and_stopped(starter, tmp_path):
     starter.stop(run)
     assert started.process.wait(60) == 130
     assert "resume with" in last_words(started) and starter.said("mine")
-    assert watch.look()["mine"].status == STOPPED
+    left = watch.look()["mine"]
+    assert left.status == STOPPED
+    again = starter.resume(left)
+    until(lambda: watch.look()["mine"].status == RUNNING and watch.glances["mine"].commits > left.commits)
+    starter.stop(watch.glances["mine"])
+    assert again.process.wait(60) == 130
 
 
 def test_a_run_that_is_refused_says_why(starter):

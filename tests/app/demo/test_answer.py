@@ -1,5 +1,8 @@
 """What the demo says: true of the runs that it is given."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from fedfleet.app.demo import answer, fleets, users
@@ -31,8 +34,14 @@ def done():
     return done_of(table | {(USERS, way): [0.9, 0.9, 0.9] for way in users.METHODS})
 
 
-def test_the_headline_says_how_far_ways_are_apart(done):
-    assert answer.headline(done).endswith("0 points between best and worst on the mild fleet, 40 on the severe one")
+def test_the_headline_says_how_far_ways_are_apart_and_what_is_sure(done):
+    said = answer.headline(done)
+    assert (
+        "0 points apart on the mild fleet and 40 on the severe one" in said
+        and "FedBuff" in said.split("surely better")[1]
+    )
+    same = done | {("severe", way): done["mild", way] for way in fleets.WAYS}
+    assert answer.headline(same).endswith("3 seeds cannot tell which is best") and "surely" not in answer.headline(same)
 
 
 def test_only_what_is_sure_is_called_so(done):
@@ -44,6 +53,23 @@ def test_only_what_is_sure_is_called_so(done):
         and "on the severe fleet" in said.split("is only")[1]
         and "mild" not in said.split("is only")[1]
     )
+
+
+def test_what_is_clear_at_one_moment_only_is_not_sure(done):
+    """FedBuff and FedAvg are alike halfway, and clearly apart at the end."""
+    half = 1.5 * HOUR
+    apart = {
+        way: [
+            replace(
+                run, seconds=np.array([0.0, half, 2 * half]), accuracy=np.array([0.1, 0.6 + 0.1 * i, run.accuracy[-1]])
+            )
+            for i, run in enumerate(done["severe", way])
+        ]
+        for way in (DEADLINED, "FedBuff")
+    }
+    late = done | {("severe", way): runs for way, runs in apart.items()}
+    assert answer.against_deadline(late, "severe")["FedBuff"][1] < 0.05
+    assert "FedBuff" not in answer.surely(late, "severe")[0]
 
 
 def test_nothing_sure_is_said_too(done):

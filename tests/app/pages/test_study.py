@@ -7,6 +7,7 @@ import pytest
 
 from fedfleet.app.pages.study import report_study, write_study
 from fedfleet.app.studies.answering import study
+from fedfleet.app.studies.file import study_of
 from fedfleet.app.studies.running import Means
 from fedfleet.core.errors import BadInput
 
@@ -32,7 +33,7 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def studied(tmp_path_factory):
-    return study(TABLE, out=tmp_path_factory.mktemp("study") / "s", means=Means(1), tell=lambda said: None)
+    return study(study_of(TABLE), tmp_path_factory.mktemp("study") / "s", means=Means(1), tell=lambda said: None)
 
 
 def test_every_run_and_every_table_is_linked(studied):

@@ -21,7 +21,8 @@ def test_cells_come_in_the_order_of_the_file_each_with_its_seed_and_values():
 def test_seeds_of_parts_are_drawn_for_every_arm_and_seed():
     cells = expanded(asked(grid={"algorithm.lr": [0.05, 0.1], "seeds.fleet": [7, 8]}))
     assert [(c.arm, c.seed, c.spec.fleet_seed, c.spec.training_seed) for c in cells[:4]] == [
-        ("algorithm.lr=0.05", 0, 7, 0), ("algorithm.lr=0.05", 0, 8, 0), ("algorithm.lr=0.05", 1, 7, 1), ("algorithm.lr=0.05", 1, 8, 1),
+        ("algorithm.lr=0.05", 0, 7, 0), ("algorithm.lr=0.05", 0, 8, 0), ("algorithm.lr=0.05", 1, 7, 1),
+        ("algorithm.lr=0.05", 1, 8, 1),
     ]  # fmt: skip
     assert [c.repetition for c in cells[:4]] == [c.repetition for c in cells[4:]] == [(0, 7), (0, 8), (1, 7), (1, 8)]
     assert cells[0].title == "algorithm.lr=0.05, seed 0, seeds.fleet 7"

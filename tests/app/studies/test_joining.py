@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import tomllib
 
@@ -65,7 +67,7 @@ def test_runs_of_five_methods_together_end_as_alone(alone, tmp_path, monkeypatch
     assert max(met) >= len(SPECS), "all of them met"
 
 
-@pytest.mark.parametrize("stopped", [2, 9])
+@pytest.mark.parametrize("stopped", [pytest.param(2, marks=pytest.mark.soak), 9])
 def test_an_interrupt_ends_all_and_all_resume_to_the_same_end(alone, tmp_path, stopped):
     left, lock = [stopped], threading.Lock()
 
@@ -83,6 +85,28 @@ def test_an_interrupt_ends_all_and_all_resume_to_the_same_end(alone, tmp_path, s
     assert any(not (out / "seal.json").exists() for out in outs(tmp_path))
     assert digests(together(tmp_path, resume=True)) == alone
     assert digests(together(tmp_path, resume=True)) == alone, "finished ones are read"
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from fedfleet.core.events import ModelCommitted
+from tests.app.studies.test_joining import together
+left = [int(sys.argv[2])]
+def watch(i, events):
+    left[0] -= sum(isinstance(event, ModelCommitted) for event in events)
+    if left[0] <= 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+together(Path(sys.argv[1]), watch=watch, resume=True)
+"""
+
+
+@pytest.mark.soak
+def test_a_process_that_is_killed_twice_ends_as_alone(alone, tmp_path):
+    for commits in (7, 4):
+        ended = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), str(commits)], check=False, timeout=120)
+        assert ended.returncode == -signal.SIGKILL
+    assert digests(together(tmp_path, resume=True)) == alone
 
 
 def test_a_run_that_fails_leaves_the_others_alone(alone, tmp_path):

@@ -47,6 +47,7 @@ def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, mo
     monkeypatch.setattr(running, "groups", lambda specs, workers: [[0, 1], [2, 3]])
 
     def crew(command, given, workers, **_):
+        assert command[1:] == ("-P", "-m", "fedfleet.app.studies.working")
         for i, piece in enumerate(given):
             pieces.append([run["name"] for run in piece["runs"]])
             several = len(piece["runs"]) > 1

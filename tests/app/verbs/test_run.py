@@ -97,7 +97,7 @@ def test_a_fleet_that_sleeps_is_explained_and_cured_by_waiting(fedfleet, tmp_pat
     assert "nobody was reachable in these rounds before 01:00 of the first day" in err
     assert 'pace.if_few = "wait"' in err
     page = (tmp_path / "burnt/report.html").read_text()
-    assert "<h2>Rounds that failed</h2>" in page and "before 01:00 of the first day" in page
+    assert "<h2>Failed rounds</h2>" in page and "before 01:00 of the first day" in page
     code, out, _ = fedfleet(
         "run", written(tmp_path), *words, "pace.if_few=wait", "stop.commits=4", "--out", tmp_path / "waited", "--json"
     )

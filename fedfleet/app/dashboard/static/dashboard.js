@@ -124,13 +124,16 @@
     if (news.runs) htmx.trigger(document.body, "runs-changed");
   }
 
+  let source = null; // only while somebody looks: a browser holds six lines to one address, and tabs are many
   function listen() {
-    const source = new EventSource(`/events?run=${encodeURIComponent(run)}`), live = byId("live");
-    const say = (words, on) => { live.textContent = words; live.className = on ? "on" : ""; };
+    const live = byId("live"), say = (words, on) => { live.textContent = words; live.className = on ? "on" : ""; };
+    if (source) source.close();
+    source = null;
+    if (document.hidden) return;
+    source = new EventSource(`/events?run=${encodeURIComponent(run)}`);
     source.onopen = () => say("live", true);
     source.onerror = () => say("the dashboard does not answer; trying again", false);
     source.onmessage = event => told(JSON.parse(event.data));
-    addEventListener("pagehide", () => source.close());
   }
 
   // ---- ticks, cures, and marks beside fields
@@ -168,5 +171,8 @@
     let wide = innerWidth;
     addEventListener("resize", () => { if (innerWidth !== wide) { wide = innerWidth; later(); } });
     listen();
+    document.addEventListener("visibilitychange", listen);
+    addEventListener("pagehide", () => source?.close());
+    addEventListener("pageshow", event => { if (event.persisted) listen(); });
   });
 })();

@@ -24,7 +24,7 @@ def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[
 
     Where there is not room enough for all, they stand evenly and closer.
 
-    >>> apart([10, 12, 50], 16, 0, 100)
+    >>> apart([10.0, 12.0, 50.0], 16, 0, 100)
     [3.0, 19.0, 50.0]
     """
     if not places:

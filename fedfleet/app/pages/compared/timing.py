@@ -14,6 +14,7 @@ from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
 
 MOST = 18  # bars
+_HOURS = 7200.0  # from here on work is told in hours
 # What a cause is to a reader who compares: (word, paint, causes).
 FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("moving the model", "a4", ("latency", "download", "upload", "delivery", "averaging", "exchange")),
@@ -67,7 +68,7 @@ def sentence(told: Sequence[tuple[str, Mapping[str, float]]]) -> str:
     for word, members in sorted(by.items(), key=lambda item: -len(item[1])):
         low, high = min(v for _, v in members), max(v for _, v in members)
         said = points(low) if points(low) == points(high) else f"{100 * low:.0f} to {points(high)}"
-        whose = "of all" if len(by) == 1 and len(told) > 1 else f"under {'; '.join(name for name, _ in members)}"
+        whose = "everywhere" if len(by) == 1 and len(told) > 1 else f"under {'; '.join(name for name, _ in members)}"
         parts.append(f"{word} took {said} of the time {whose}")
     return f"What took most of the time: {'; '.join(parts) if len(parts) == 1 else '. '.join(p[0].upper() + p[1:] for p in parts)}."
 
@@ -83,23 +84,28 @@ def _part(word: str, kind: str, value: float) -> Part:
 def what_it_cost(sides: Sequence[Side]) -> str:
     """Hours of device work, used and thrown away; nothing where no work is known."""
     rows, told = list[Bar](), list[str]()
+    works = {
+        side.label: tuple(fmean(v) for v in zip(*(work(one.metrics) for one in side.looks), strict=True))
+        for side in sides[:MOST]
+    }
+    length, unit = (3600.0, "h") if max((u + v for u, v, _ in works.values()), default=0.0) >= _HOURS else (60.0, "min")
     for side in sides[:MOST]:
-        used, lost, moved = (fmean(v) for v in zip(*(work(one.metrics) for one in side.looks), strict=True))
+        used, lost, moved = works[side.label]
         if used + lost <= 0:
             continue
-        said = f"{whole(used / 3600)} h used" + (
-            f", {whole(lost / 3600)} h thrown away with {size(moved)}" if lost > 0 else ""
+        thrown = f", {whole(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
+        said = f"{whole(used / length)} {unit} used{thrown}"
+        rows.append(
+            Bar(side.label, [Part(used, "a4", title=said), Part(lost, "late-area")], said=said, colour=side.colour)
         )
-        parts = [Part(used / 3600, "a4", title=f"{whole(used / 3600)} h used"), Part(lost / 3600, "late-area")]
-        rows.append(Bar(side.label, parts, said=said, colour=side.colour))
         told.append(f"{side.label}: {said}")
     if not rows:
         return ""
     slim_rows = [Bar(row.name, row.parts, note=row.said, colour=row.colour) for row in rows]
     wide, slim = both(lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, beside=True))
     picture = figure(
-        "Hours of device work, used and thrown away",
-        "One hour of one phone that loads, trains or sends; hours out of reach are not counted. Hatched: its report entered no model.",
+        "Device work, used and thrown away",
+        "Time of single phones that load, train and send; time out of reach is not counted. Hatched: its report entered no model.",
         wide, slim, "; ".join(told) + ".",
     )  # fmt: skip
     return f"<h2>What it cost</h2>{picture}"

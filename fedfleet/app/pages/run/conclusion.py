@@ -217,8 +217,8 @@ def _more_rounds(f: Facts) -> str:
     tail = len(seen) // 5
     fifths = [float(np.mean(seen[i * tail : (i + 1) * tail])) for i in range(len(seen) // tail - 1)]
     last = float(np.mean(seen[-tail:]))
-    if last - max(fifths) < _RISING:
-        return ""
+    if last - max(fifths) < _RISING or seen[-1] < last - _FELL:
+        return ""  # it rises no more, or has begun to fall
     over = span(float(at[-1] - at[-tail]))
     return f"More rounds (stop.rounds): over the last {over} accuracy was {100 * (last - max(fifths)):.0f} points higher than over any fifth of the evaluations before."
 

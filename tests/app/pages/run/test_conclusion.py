@@ -89,9 +89,11 @@ def test_waiting_for_all_is_weighed_against_a_deadline():
     assert not any("instead of waiting" in s for s in to_try(facts_of(quick, READINESS)))
 
 
-@pytest.mark.parametrize(
-    ("accuracy", "rises"), [(range(5, 65, 3), True), ([60] * 20, False), ([60] * 8 + [20] * 4 + [60] * 8, False)]
-)
+RISES = range(5, 65, 3)
+FLAT, DIPPED, FALLING = [60] * 20, [60] * 8 + [20] * 4 + [60] * 8, [20] * 15 + [70, 70, 60, 50, 40]
+
+
+@pytest.mark.parametrize(("accuracy", "rises"), [(RISES, True), (FLAT, False), (DIPPED, False), (FALLING, False)])
 def test_more_rounds_are_advised_only_while_it_rises(accuracy, rises):
     """A dip that was made good is no rise."""
     f = facts_of(journal([([0], [])] * 20, clients=1, accuracy=list(accuracy)))

@@ -1,0 +1,166 @@
+"""Sweeping: one key of a spec at many values, each predicted, so that a trade-off is seen before anything is trained."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.predicting.participation import foreseeable
+from fedfleet.app.predicting.predicting import Prediction, predict
+from fedfleet.app.predicting.reference import reference_of
+from fedfleet.app.spec import Spec, resolve
+from fedfleet.app.spec.reading import with_words
+from fedfleet.app.spec.tables import build_part
+from fedfleet.app.terminal.text import percent, span
+from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.core.parts import Policy, Task
+from fedfleet.core.records import Floats, Stop
+
+_POINTS, _MOST = 12, 100
+_TARGET = 0.9  # of what the ideal fleet reaches: the accuracy whose time is compared
+_NEAR = 0.01  # accuracies this near to the best count as equal, and the shorter run wins
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A key and the values to try."""
+
+    key: str
+    values: tuple[float | int, ...]
+
+
+def sweep_of(word: str) -> Sweep:
+    """`key=a..b` (12 values, evenly spaced on a logarithmic scale), `key=a..b:n`, or `key=a,b,c`.
+
+    >>> sweep_of("pace.seconds=30,60")
+    Sweep(key='pace.seconds', values=(30, 60))
+    """
+    key, equals, text = word.partition("=")
+    if not equals or not key or not text:
+        raise BadInput(f"--sweep {word}: write KEY=FROM..TO, for example pace.seconds=30..600, or KEY=A,B,C")
+    ends, _, many = text.partition(":")
+    low, dots, high = ends.partition("..")
+    try:
+        if not dots:
+            return Sweep(key, tuple(_number(v) for v in text.split(",")))
+        a, b, n = _number(low), _number(high), int(many) if many else _POINTS
+    except ValueError:
+        raise BadInput(
+            f"--sweep {word}: {text!r} are not numbers; write KEY=FROM..TO, for example pace.seconds=30..600"
+        ) from None
+    if not (0 < a < b < math.inf) or not 2 <= n <= _MOST:
+        raise BadInput(f"--sweep {word}: FROM must be above 0 and below TO, with 2 to {_MOST} values between them")
+    found = np.geomspace(a, b, n)
+    if isinstance(a, int) and isinstance(b, int):
+        return Sweep(key, tuple(dict.fromkeys(int(v) for v in np.rint(found))))
+    return Sweep(key, tuple(float(f"{v:.4g}") for v in found))
+
+
+def _number(text: str) -> float | int:
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        if not math.isfinite(value):
+            raise
+        return value
+
+
+def swept(
+    table: Mapping[str, Any],
+    name: str,
+    sweep: Sweep,
+    *,
+    cache: Path | None = None,
+    task: Task | None = None,
+    draws: int = 2,
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Predict the run of a spec at each value; one pair of reference runs serves them all. The answer of `predict --sweep`."""
+    spec = resolve(table, name)
+    setup = assemble(spec, task)
+    foreseeable(setup)
+    reference = reference_of(spec, cache=cache, task=task, tell=tell)
+    target = _TARGET * float(reference.ideal.accuracy[-1])
+    start, rows = time.perf_counter(), list[dict[str, Any]]()
+    for value in sweep.values:
+        try:
+            other = resolve(_with(table, sweep.key, value), name)
+            changed = _changed(setup, spec, other, task)
+            found = predict(other, setup=changed, reference=reference, draws=draws)
+        except FedFleetError as wrong:
+            raise type(wrong)(f"--sweep {sweep.key}={value}: {wrong}") from None
+        rows.append({"value": value, **_row(found, target)})
+    best = _best(rows)
+    answer = {
+        "key": sweep.key, "rows": rows, "target": target, "best": best, "seconds": time.perf_counter() - start,
+        "reference": {"kept": reference.kept, "seconds": reference.seconds},
+    }  # fmt: skip
+    return {**answer, "sentence": sentence(answer)}
+
+
+def _with(table: Mapping[str, Any], key: str, value: float | int) -> dict[str, Any]:
+    try:
+        return with_words(dict(table), [f"{key}={value}"])
+    except BadInput:
+        raise
+    except (TypeError, ValueError) as wrong:
+        raise BadInput(f"--sweep: {key} cannot be set to {value}: {wrong}") from None
+
+
+def _changed(setup: Setup, spec: Spec, other: Spec, task: Task | None) -> Setup:
+    """The same fleet with another policy or horizon where only those changed; else everything is made anew."""
+    only_when = replace(other, pace=spec.pace, stop=spec.stop, name=spec.name).digest == spec.digest
+    pace: Policy = build_part("policies", other.pace)
+    if not only_when or spec.choose["use"] != "uniform" or pace.cohort > setup.plan.clients:
+        return assemble(other, task)  # which refuses what does not fit together, too
+    return replace(setup, spec=other, plan=replace(setup.plan, pace=pace, stop=Stop(**other.stop)))
+
+
+def _row(found: Prediction, target: float) -> dict[str, Any]:
+    reached = [_reached(draw.accuracy, draw.part.times, target) for draw in found.draws]
+    known = [t for t in reached if t is not None]
+    return {
+        "accuracy": float(np.mean([draw.accuracy[-1] for draw in found.draws])),
+        "commits": float(np.mean([draw.part.commits for draw in found.draws])),
+        "virtual_seconds": float(np.mean([draw.part.seconds for draw in found.draws])),
+        "seconds_to_target": float(np.mean(known)) if len(known) == len(reached) else None,
+        "never": float(np.mean([np.mean(draw.part.folded == 0) for draw in found.draws])),
+        "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
+    }
+
+
+def _reached(accuracy: Floats, times: Floats, target: float) -> float | None:
+    at = np.flatnonzero(accuracy[1:] >= target)
+    return float(times[at[0]]) if len(at) else None
+
+
+def _best(rows: list[dict[str, Any]]) -> float | int | None:
+    """The value that reaches the target first; if none does, the shortest of those that come nearest to the best accuracy."""
+    there = [row for row in rows if row["seconds_to_target"] is not None]
+    if there:
+        return min(there, key=lambda row: row["seconds_to_target"])["value"]
+    top = max(row["accuracy"] for row in rows)
+    near = [row for row in rows if row["accuracy"] >= top - _NEAR]
+    return min(near, key=lambda row: row["virtual_seconds"])["value"]
+
+
+def sentence(answer: dict[str, Any]) -> str:
+    """What the sweep says, in one sentence."""
+    row = next(r for r in answer["rows"] if r["value"] == answer["best"])
+    if row["seconds_to_target"] is None:
+        return (
+            f"No value of {answer['key']} reaches {percent(answer['target'])}; {answer['best']} comes nearest for its time, with "
+            f"{percent(row['accuracy'])} after {span(row['virtual_seconds'])}."
+        )
+    return (
+        f"{answer['key']} = {answer['best']} reaches {percent(answer['target'])} first, after {span(row['seconds_to_target'])} of "
+        f"virtual time, and ends at {percent(row['accuracy'])} after {span(row['virtual_seconds'])}."
+    )
