@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from fedfleet.app.terminal.answers import say
+from fedfleet.app.terminal.answers import LOG_LINES, say
 from fedfleet.app.terminal.commands import Group, group_command
 from fedfleet.app.verbs import VERBS
 from fedfleet.core.errors import FedFleetError
@@ -29,6 +29,7 @@ _BAD_NAMES = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, err
 def main() -> NoReturn:
     """Run the command line and exit."""
     atexit.register(gc.freeze)  # else the interpreter looks through all of torch for garbage before it goes: 0.4 s
+    LOG_LINES.set(False)
     try:
         code = group_command("fedfleet", FEDFLEET)(prog_name="fedfleet", standalone_mode=False)
     except _USAGE as wrong:

@@ -14,6 +14,7 @@ from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.limits import Seed
 from fedfleet.core.records import Stop
 
+TUNE = "tune"  # a table of a spec's file that `fedfleet tune` reads
 _DEFAULT_PARTS = {
     "task": ("tasks", "digits_cnn"),
     "algorithm": ("algorithms", "fedavg"),
@@ -36,11 +37,12 @@ _WORLD_OPTIONAL = {"users": "users", "faults": "faults"}  # what a spec may leav
 def resolve(table: Mapping[str, Any], name: str = "run", *, own_task: str | None = None) -> Spec:
     """Check a spec against the builders' signatures and fill in every default.
 
-    `own_task` names a task that was given as objects instead of by name; the spec of such a run holds that name.
+    `own_task` names a task that was given as objects instead of by name; the spec of such a run holds that name. What stands in
+    [tune] says what a search may change and is no part of a run, so it is left out.
     """
     for key in table:
-        if key not in TABLES:
-            raise BadInput(f"the spec has no table or key {key!r}{nearest(key, TABLES)}")
+        if key not in (*TABLES, TUNE):
+            raise BadInput(f"the spec has no table or key {key!r}{nearest(key, (*TABLES, TUNE))}")
     own = {"use": "own", "content": own_task} if own_task else _own_task(table.get("task"))
     parts = {
         key: resolve_part(kind, as_table(table.get(key, {}), key), key, default)

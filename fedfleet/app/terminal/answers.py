@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ TrustCode = Annotated[
 ]
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")]
 
+LOG_LINES: ContextVar[bool] = ContextVar("remarks as lines of JSON", default=False)
 _LONG_WORD = re.compile(r"\S{400,}")
 
 
@@ -40,8 +42,12 @@ def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]]
 
 
 def say(text: str) -> None:
-    """Print a remark on standard error; words longer than any path are cut."""
+    """Print a remark on standard error, as a line of JSON where logs are asked for so; words longer than any path are cut."""
     text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}..", text)
+    if LOG_LINES.get():
+        level = "warning" if text.startswith("WARNING: ") else "info"
+        typer.echo(json.dumps({"level": level, "message": text.removeprefix("WARNING: ")}), err=True)
+        return
     typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)
 
 

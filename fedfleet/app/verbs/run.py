@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, Interrupted, SigningKey, TrustCode, answer, say, warn
+from fedfleet.app.terminal.answers import LOG_LINES, AsJson, Interrupted, SigningKey, TrustCode, answer, say, warn
 
 
 def run(
@@ -22,11 +22,21 @@ def run(
     ray_address: Annotated[str | None, typer.Option(help="Train on the Ray cluster at this address.")] = None,
     trust_code: TrustCode = None,
     sign: SigningKey = None,
+    track: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOOL:WHERE", help="Write to tensorboard:DIR, mlflow:URI or jsonl:FILE too; may be repeated."
+        ),
+    ] = None,
+    log_json: Annotated[
+        bool, typer.Option("--log-json", help="Log every round on standard error as a line of JSON.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Train by a spec in virtual time, and write a run folder with journal, model, metrics and report."""
     from fedfleet.app.spec import load_spec
 
+    LOG_LINES.set(log_json)
     if ray_address is not None:
         words = [*(words or ()), "run.execute=ray", f"run.ray_address={ray_address}"]
     resolved = load_spec(spec, words or ())
@@ -42,13 +52,22 @@ def run(
     from fedfleet.app.runs.folder import refuse_absent
     from fedfleet.app.terminal.progress import progress
     from fedfleet.app.terminal.text import shown_run
+    from fedfleet.app.tracking.following import following
+    from fedfleet.app.tracking.jsonlines import json_log
+    from fedfleet.app.tracking.sink import sinks_of
 
+    sinks = [*sinks_of(track or ()), *([json_log()] if log_json else [])]
     if resume and out is not None:
         refuse_absent(out)
     folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
     try:
-        with progress(resolved.stop["rounds"], resolved.stop["commits"], quiet=as_json) as watch:
-            done = perform(resolved, folder, resume=resume, watch=watch, trust=trust_code, key=sign)
+        with (
+            progress(resolved.stop["rounds"], resolved.stop["commits"], quiet=as_json or log_json) as watch,
+            following(sinks, resolved, folder.name, lambda said: warn([said])) as tracked,
+        ):
+            heard = tracked.heard_with(watch)
+            done = perform(resolved, folder, resume=resume, watch=heard, trust=trust_code, key=sign)
+            tracked.end(done.metrics)
     except KeyboardInterrupt:
         again = ["fedfleet run", str(spec), *(words or ()), "--resume --out", str(folder)]
         raise Interrupted(f"interrupted; resume with: {' '.join(again)}") from None

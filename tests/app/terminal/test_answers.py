@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedfleet.app.terminal.answers import answer, say, write_page
+from fedfleet.app.terminal.answers import LOG_LINES, answer, say, write_page
 from fedfleet.core.errors import BadInput
 
 
@@ -26,3 +26,12 @@ def test_a_page_that_cannot_be_written_names_option_and_cure(tmp_path):
     assert (tmp_path / "a.html").read_text() == "<p>"
     with pytest.raises(BadInput, match=r"--picture: cannot write .*b.html: .*; give a file in a folder that exists"):
         write_page("--picture", tmp_path / "none/b.html", "<p>")
+
+
+def test_remarks_are_lines_of_json_where_logs_are_asked_for_so(capsys):
+    before = LOG_LINES.set(True)
+    say("WARNING: too few")
+    say("listening")
+    LOG_LINES.reset(before)
+    said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert said == [{"level": "warning", "message": "too few"}, {"level": "info", "message": "listening"}]

@@ -223,3 +223,16 @@ def test_a_run_that_made_no_model_says_why_and_exits_with_one(fedfleet, tmp_path
 
 def test_a_rate_that_is_not_finite_is_refused(fedfleet, tmp_path):
     refused(fedfleet("run", written(tmp_path), "algorithm.lr=inf", "--check"), "algorithm.lr = inf")
+
+
+def test_a_run_is_tracked_while_it_goes_on_and_logged_as_lines_of_json(fedfleet, tmp_path):
+    spec, log = written(tmp_path), tmp_path / "a.jsonl"
+    words = ["stop.rounds=2", "--out", tmp_path / "out", "--track", f"jsonl:{log}", "--log-json", "--json"]
+    code, out, err = fedfleet("run", spec, *words)
+    assert code == 0 and json.loads(out)["rounds"] == 2
+    logged = [json.loads(line) for line in err.splitlines()]
+    assert next(line["event"] for line in logged if "event" in line) == "begun" and {"level"} <= logged[-1].keys()
+    tracked = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [line["event"] for line in tracked].count("round") == 2 and tracked[-1]["event"] == "ended"
+    refused(fedfleet("run", spec, "--out", tmp_path / "new", "--track", "jsnl:x"), "did you mean 'jsonl'")
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,116 @@
+"""A search from its declaration to its answer: trials here or in processes, what was begun before goes on, the best is named."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.runs.folder import make_folder
+from fedfleet.app.spec import resolve, with_values
+from fedfleet.app.tuning.answering import FILE, Row, Tuned, rows_of, tuned
+from fedfleet.app.tuning.file import Search, grid
+from fedfleet.app.tuning.storing import DATABASE, close, opened, optuna, quietly
+from fedfleet.app.tuning.trying import LOG, TRIALS, attempt, take
+from fedfleet.app.tuning.working import COMMAND, piece_of
+from fedfleet.core.errors import BadInput
+from fedfleet.runtime.crew import crew
+from fedfleet.runtime.files import write_whole
+from fedfleet.runtime.lock import LOCK, locked
+
+BEST = "best.toml"
+_OURS = {DATABASE, TRIALS, LOG, FILE, BEST, LOCK, "report.html", "workers.log"}
+_HERE = Path(__file__).parents[3]  # what this package lies in
+
+Hear = Callable[[Row], None]
+
+
+def tune(search: Search, out: Path, *, workers: int = 1, hear: Hear = lambda row: None) -> Tuned:
+    """Carry out a search in a folder: trials that have ended stay, those that were interrupted go on, the others are begun.
+
+    `hear` is told of every trial that ends. With one worker the same search gives the same answer, however often it was killed.
+    """
+    optuna()
+    if search.sampler == "grid":
+        grid(search.space)  # before anything is written
+    search.spec({}, search.seeds[0])
+    _take(out)
+    with locked(out):
+        study = opened(out, search)
+        try:
+            _carry_out(study, search, out, workers, hear)
+            with quietly():
+                found = tuned(study, search, out)
+        finally:
+            close(study)
+        _write(search, found, out)
+    return found
+
+
+def _carry_out(study: Any, search: Search, out: Path, workers: int, hear: Hear) -> None:
+    todo = _missing(study, search)
+    if workers > 1 and len(todo) > 1:
+        _in_processes(study, search, out, todo, workers, hear)
+        return
+    for turn, number in todo:
+        trial = take(study, search, turn, number)
+        attempt(study, search, trial, out)
+        hear(rows_of(study, search, [trial.number])[0])
+
+
+def _missing(study: Any, search: Search) -> list[tuple[int, int | None]]:
+    """What is left to do: a turn for each trial that is missing, with its number if it was begun already."""
+    state = optuna().trial.TrialState
+    there = study.get_trials(deepcopy=False)
+    ended = sum(t.state.is_finished() for t in there)
+    begun = [t.number for t in there if t.state == state.RUNNING]
+    waiting = sum(t.state == state.WAITING for t in there)
+    wanted = max(search.trials - ended - len(begun), 0)
+    fresh = min(wanted, waiting) if search.sampler == "grid" else wanted
+    numbers: list[int | None] = [*begun, *([None] * fresh)]
+    return [(ended + i, number) for i, number in enumerate(numbers)]
+
+
+def _in_processes(
+    study: Any, search: Search, out: Path, todo: Sequence[tuple[int, int | None]], workers: int, hear: Hear
+) -> None:
+    """Have trials done by processes that share the database; one whose process died is told as failed."""
+    pieces = [piece_of(search, out, turn, number) for turn, number in todo]
+    here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
+    said = crew(COMMAND, pieces, workers, log=out / "workers.log", env={**os.environ, "PYTHONPATH": here})
+    with closing(said) as news:  # pyright: ignore[reportArgumentType]
+        for one in news:
+            if one.ended and not one.failure:
+                hear(rows_of(study, search, [one.body["trial"]])[0])
+    state = optuna().trial.TrialState
+    for left in study.get_trials(deepcopy=False):
+        if left.state == state.RUNNING:
+            trial = optuna().trial.Trial(study, left._trial_id)
+            trial.set_user_attr("reason", f"its worker died; {out / 'workers.log'} says more")
+            study.tell(trial, state=state.FAIL)
+
+
+def _take(out: Path) -> None:
+    """Refuse a folder that is not a search's, and make a new one."""
+    try:
+        there = {p.name for p in out.iterdir()} if out.is_dir() else set[str]()
+    except OSError as wrong:
+        raise BadInput(f"--out: cannot read {out}: {wrong.strerror}; choose another folder") from None
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"--out: {out} is a file; name a folder")
+    strange = sorted(name for name in there - _OURS if not name.startswith(DATABASE) and not name.endswith(".part"))
+    if strange and DATABASE not in there:
+        raise BadInput(f"--out: {out} holds something else than a search ({strange[0]}); choose another folder")
+    make_folder(out / TRIALS)
+
+
+def _write(search: Search, found: Tuned, out: Path) -> None:
+    """The answer as JSON, and the spec with the best values, which can be run as it is."""
+    write_whole(out / FILE, found.text().encode())
+    if found.best is not None:
+        best = found.rows[found.best]
+        values = {} if best.default else best.values
+        spec = resolve({**with_values(search.base, values)}, search.name)
+        write_whole(out / BEST, spec.toml().encode())
