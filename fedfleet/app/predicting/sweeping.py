@@ -73,6 +73,14 @@ def _number(text: str) -> float | int:
         return value
 
 
+def _asked(table: Mapping[str, Any], name: str, key: str, value: Any) -> Spec:
+    """The spec with this value, if there can be one."""
+    try:
+        return resolve(_with(table, key, value), name)
+    except FedFleetError as wrong:
+        raise type(wrong)(f"--sweep {key}={value}: {wrong}") from None
+
+
 def swept(
     table: Mapping[str, Any],
     name: str,
@@ -87,12 +95,12 @@ def swept(
     spec = resolve(table, name)
     setup = assemble(spec, task)
     foreseeable(setup)
+    others = [_asked(table, name, sweep.key, value) for value in sweep.values]  # before anything is trained
     reference = reference_of(spec, cache=cache, task=task, tell=tell)
     target = _TARGET * float(reference.ideal.accuracy[-1])
     start, rows = time.perf_counter(), list[dict[str, Any]]()
-    for value in sweep.values:
+    for value, other in zip(sweep.values, others, strict=True):
         try:
-            other = resolve(_with(table, sweep.key, value), name)
             changed = _changed(setup, spec, other, task)
             found = predict(other, setup=changed, reference=reference, draws=draws)
         except FedFleetError as wrong:
