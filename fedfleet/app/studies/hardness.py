@@ -1,48 +1,34 @@
-"""How hard the fleet of a run is: the Monte-Carlo metrics, with the run's own cohort, deadline and model size."""
+"""How hard the fleet of a run is: the Monte-Carlo metrics, with the run's own cohort, deadline, rounds and model size."""
 
 from __future__ import annotations
 
+from fedfleet.app.fleets.hardness import tables_of
 from fedfleet.app.fleets.measuring import measured
-from fedfleet.app.fleets.sampling import SAMPLERS, sample_devices, sample_states
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
-from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.measure.montecarlo.settings import VIT_KB, Settings
 
-_ROUNDS, _TRIPS = 1000, 2000
+_MOST = 3000  # rounds: longer runs are not harder to tell apart
 _DEADLINE, _COHORT = 120.0, 10  # where the pacing of a run has none
 
 
 def hardness(spec: Spec, name: str) -> float:
-    """One of the six metrics of the fleet that this spec draws."""
-    world, pace = spec.table()["world"], spec.pace
-    seed = spec.fleet_seed
+    """One of the six metrics of the fleet that this spec draws; each task is charged one sample, as FLHetBench does."""
+    pace, size = spec.pace, spec.world["model_bytes"]
+    k, rounds = pace.get("cohort") or _COHORT, min(spec.stop["rounds"], _MOST)
     settings = Settings(
-        k=pace.get("cohort", _COHORT),
-        rounds=_ROUNDS,
-        trips=_TRIPS,
-        deadline=float(pace.get("seconds", _DEADLINE)),
-        size_kb=world["model_bytes"] / 1024 if "model_bytes" in world else VIT_KB,
+        k=k,
+        rounds=rounds,
+        trips=k * rounds,
+        deadline=float(pace.get("seconds") or _DEADLINE),
+        size_kb=size / 1000 if size else VIT_KB,
     )
-    devices = _devices(spec, seed) if not name.startswith("Stat") else None
-    states = _states(spec, seed) if not name.startswith("Dev") else None
+    devices, states, missing = tables_of(spec)
     if states is None and not name.startswith("Dev"):
+        why = f" ({missing})" if missing else ""
         raise BadInput(
-            f"measure.{name}: the fleet has no states that could be measured; name world.states, or measure DevMC"
+            f"measure.{name}: the fleet has no states that could be measured{why}; name world.states, or measure DevMC"
         )
-    return float(measured(name, settings, devices, states, seeds=1)["value"])
-
-
-def _devices(spec: Spec, seed: int) -> DeviceTable:
-    table = spec.world["devices"]
-    if table["use"] not in SAMPLERS["devices"]:
-        known = ", ".join(SAMPLERS["devices"])
-        raise BadInput(
-            f"measure: devices that are made by {table['use']!r} cannot be measured as a table; those of {known} can"
-        )
-    return sample_devices(table, spec.world["clients"], seed)
-
-
-def _states(spec: Spec, seed: int) -> StateTable | None:
-    table = spec.world["states"]
-    return sample_states(table, spec.world["clients"], seed) if table["use"] in SAMPLERS["states"] else None
+    of_devices, of_states = not name.startswith("Stat"), not name.startswith("Dev")
+    found = measured(name, settings, devices if of_devices else None, states if of_states else None, seeds=1)
+    return float(found["value"])

@@ -28,6 +28,6 @@ def test_states_count_where_there_are_any():
         hardness(spec(EASY), "StatMC-R")
 
 
-def test_devices_that_are_no_table_are_named():
-    with pytest.raises(BadInput, match="'spread' cannot be measured as a table; those of dpgmm"):
-        hardness(spec("spread"), "DevMC-R")
+def test_devices_of_any_recipe_are_measured():
+    near, far = ({"use": "spread", "mbps": 60.0, "link": link} for link in (0.1, 2.0))
+    assert hardness(spec(near), "DevMC-R") > hardness(spec(far), "DevMC-R")
