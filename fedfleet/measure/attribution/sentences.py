@@ -57,6 +57,8 @@ def share(seconds: float, total: float) -> str:
     >>> share(61.0, 100.0), share(999.0, 1000.0), share(1.0, 1000.0), share(5.0, 5.0)
     ('61 %', 'over 99 %', 'under 1 %', 'all')
     """
+    if total <= 0.0:  # no time has passed: so says a journal that was forged, or has hardly begun
+        return "none"
     part = seconds / total
     if part >= 1.0 - 1e-9:
         return "all"
