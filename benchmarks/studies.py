@@ -1,6 +1,7 @@
 """A study of 24 runs on this machine: one after the other, inline and stacked, against `fedfleet study` in processes and joined.
 
     python -m benchmarks.studies --rounds 100 --cohort 10
+    python -m benchmarks.studies --pages                    (with the page of every run, on both sides)
 
 Every way makes the same runs; inline ones have the digests of inline, stacked ones those of stacked alone. Real time of each way from
 its first process to its last table; run it on a quiet machine.
@@ -45,10 +46,22 @@ from pathlib import Path
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.conditions import kept_conditions
 from fedfleet.app.spec import load_spec
+pages, *words = sys.argv[1:]
+if pages == "pages":
+    from fedfleet.app.pages.report import write_report
 first = None  # what the first run measured to be fastest, all others take: the form of stacks decides the last bits
-for spec, out in zip(sys.argv[1::2], sys.argv[2::2]):
-    perform(load_spec(spec), Path(out), conditions=first)
+for spec, out in zip(words[::2], words[1::2]):
+    done = perform(load_spec(spec), Path(out), conditions=first)
     first = first or kept_conditions(Path(out))
+    if pages == "pages":
+        write_report(done)
+"""
+WITHOUT_PAGES = """
+from pathlib import Path
+import sys
+from fedfleet.app.studies.answering import study
+from fedfleet.app.studies.running import Means
+study(Path(sys.argv[1]), Path(sys.argv[2]), means=Means(workers=int(sys.argv[3])), quiet=True)
 """
 
 
@@ -58,6 +71,7 @@ def main() -> None:
     parser.add_argument("--cohort", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--evaluate-every", type=int, default=10)
+    parser.add_argument("--pages", action="store_true", help="write the page of every run too")
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
@@ -69,16 +83,16 @@ def compare(place: Path, asked: argparse.Namespace) -> None:
     files = {how: _file(place, how, asked) for how in ("inline", "stacked")}
     n = str(asked.workers)
     ways: dict[str, tuple[str, Callable[[Path], None]]] = {
-        "inline, one after the other": ("inline", lambda out: _one_by_one(files["inline"], out)),
-        "stacked, one after the other": ("stacked", lambda out: _one_by_one(files["stacked"], out)),
-        f"study, inline in {n} processes": ("inline", lambda out: _study(files["inline"], out, n)),
+        "inline, one after the other": ("inline", lambda out: _one_by_one(files["inline"], out, pages=asked.pages)),
+        "stacked, one after the other": ("stacked", lambda out: _one_by_one(files["stacked"], out, pages=asked.pages)),
+        f"study, inline in {n} processes": ("inline", lambda out: _study(files["inline"], out, n, pages=asked.pages)),
         "study, stacked and joined in one process": (
             "stacked",
-            lambda out: _study(files["stacked"], out, "1", place / "1"),
+            lambda out: _study(files["stacked"], out, "1", place / "1", pages=asked.pages),
         ),
         f"study, stacked and joined in {n} processes": (
             "stacked",
-            lambda out: _study(files["stacked"], out, n, place / "1"),
+            lambda out: _study(files["stacked"], out, n, place / "1", pages=asked.pages),
         ),
     }
     found: dict[str, tuple[float, list[str]]] = {}
@@ -110,7 +124,7 @@ def _file(place: Path, how: str, asked: argparse.Namespace) -> Path:
     return path
 
 
-def _one_by_one(file: Path, out: Path) -> None:
+def _one_by_one(file: Path, out: Path, *, pages: bool) -> None:
     out.mkdir()
     cells = expanded(asked_for(file))
     words: list[str] = []
@@ -118,17 +132,20 @@ def _one_by_one(file: Path, out: Path) -> None:
         spec = out / f"{place.name}.toml"
         spec.write_text(cell.spec.toml())
         words += [str(spec), str(place)]
-    _run("-c", ONE_BY_ONE, *words)
+    _run("-c", ONE_BY_ONE, "pages" if pages else "none", *words)
 
 
-def _study(file: Path, out: Path, workers: str, alike: Path | None = None) -> None:
+def _study(file: Path, out: Path, workers: str, alike: Path | None = None, *, pages: bool) -> None:
     """A study; with the form of stacks that the runs in the folder `alike` computed in, so that bits can be compared."""
     if alike is not None:
         cells = expanded(asked_for(file))
         kept = kept_conditions(folders(alike, cells)[0])
         out.mkdir()
         (out / FORMS).write_text(json.dumps({shape_of(cells[0].spec): [kept.form, kept.form_threads]}))
-    _run("-m", "fedfleet.app.cli", "study", str(file), "--out", str(out), "--workers", workers, "--json")
+    if pages:
+        _run("-m", "fedfleet.app.cli", "study", str(file), "--out", str(out), "--workers", workers, "--json")
+    else:
+        _run("-c", WITHOUT_PAGES, str(file), str(out), workers)
 
 
 def _run(*words: str) -> None:
