@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc
 import numpy as np
 
 from fedfleet.core.container import packed
@@ -46,7 +47,13 @@ class Bench:
         """A puppet that is enrolled as a client whom nobody else plays."""
         puppet = Puppet(address or self.ground.address, next(self._numbers))
         self._made.append(puppet)
-        puppet.enrol()
+        for left in (2, 1, 0):  # as a device does: a busy machine may not even let it connect
+            try:
+                puppet.enrol()
+                break
+            except grpc.RpcError as wrong:
+                if wrong.code() is not grpc.StatusCode.UNAVAILABLE or not left:  # pyright: ignore[reportAttributeAccessIssue]
+                    raise
         return puppet
 
     def again(self, puppet: Puppet, address: str | None = None) -> Puppet:

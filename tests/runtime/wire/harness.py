@@ -170,7 +170,12 @@ def ground(folder: Path, toy: Toy) -> Iterator[Ground]:
 
 
 def wait_for(
-    look: Callable[[], Any], what: str, *, seconds: float = PATIENT, said: Callable[[], str] | None = None
+    look: Callable[[], Any],
+    what: str,
+    *,
+    seconds: float = PATIENT,
+    said: Callable[[], str] | None = None,
+    every: float = 0.01,
 ) -> Any:
     """The first true thing that `look` finds, within so many seconds."""
     until = time.monotonic() + seconds
@@ -178,7 +183,7 @@ def wait_for(
         found = look()
         if found:
             return found
-        time.sleep(0.01)
+        time.sleep(every)
     raise AssertionError(f"no {what} within {seconds} s" + (f"; it was said:\n{said()}" if said else ""))
 
 
