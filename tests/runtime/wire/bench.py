@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc
 import numpy as np
 
 from fedfleet.core.container import packed
@@ -47,13 +46,7 @@ class Bench:
         """A puppet that is enrolled as a client whom nobody else plays."""
         puppet = Puppet(address or self.ground.address, next(self._numbers))
         self._made.append(puppet)
-        for left in (2, 1, 0):  # as a device does: a busy machine may not even let it connect
-            try:
-                puppet.enrol()
-                break
-            except grpc.RpcError as wrong:
-                if wrong.code() is not grpc.StatusCode.UNAVAILABLE or not left:  # pyright: ignore[reportAttributeAccessIssue]
-                    raise
+        puppet.enrol()
         return puppet
 
     def again(self, puppet: Puppet, address: str | None = None) -> Puppet:

@@ -116,7 +116,13 @@ class Puppet:
         return json.loads(fleet.StatusReply.FromString(said).json)
 
     def call(self, method: str, said: bytes) -> bytes:
-        """Any bytes to any method."""
+        """Any bytes to any method; as a device does, it connects again where a busy machine let nothing through."""
+        for _ in range(4):
+            try:
+                return self.channel.unary_unary(path_of(method))(said, timeout=self.wait)
+            except grpc.RpcError as wrong:
+                if "before receiving SETTINGS frame" not in str(wrong):  # else nothing of the call was ever sent
+                    raise
         return self.channel.unary_unary(path_of(method))(said, timeout=self.wait)
 
     # ---- what calls are made of
