@@ -169,7 +169,9 @@ def study(
         out: the folder; default: runs/NAME.
         workers: in how many processes to run; default: one for each processor.
     """
-    named = {"name": Path(out).name, **file} if isinstance(file, Mapping) and out is not None and Path(out).name else file
+    named = (
+        {"name": Path(out).name, **file} if isinstance(file, Mapping) and out is not None and Path(out).name else file
+    )
     asked = asked_for(named, scale)
     folder = place_of(asked) if out is None else Path(out)
     if model is None and data is None:
