@@ -327,5 +327,8 @@ async def _form(request: Request) -> dict[str, str]:
 
 
 def _statics() -> Mapping[str, bytes]:
+    from fedfleet.app.pages.html import tokens
+
     folder = files("fedfleet.app.dashboard").joinpath("static")
-    return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}
+    own = {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}
+    return {**own, "tokens.css": tokens().encode()}

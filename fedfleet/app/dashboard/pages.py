@@ -33,7 +33,7 @@ STATE_WORDS = {
     "n": "refused at their last turn", "u": "idle after a good turn", "-": "never asked so far",
 }  # fmt: skip
 _SCRIPTS = ("htmx-2.0.11.min.js", "uplot-1.6.32.min.js", "dashboard.js")
-_STYLES = ("uplot-1.6.32.min.css", "dashboard.css")
+_STYLES = ("uplot-1.6.32.min.css", "tokens.css", "dashboard.css")
 # htmx may neither evaluate text nor write a style of its own: the page allows no inline code.
 _HTMX = '{"allowEval":false,"includeIndicatorStyles":false,"selfRequestsOnly":true,"historyEnabled":false}'
 _SHOWN = 200  # runs in the list

@@ -15,9 +15,14 @@ _PATTERNS = (
 )
 
 
+def tokens() -> str:
+    """Colours, type and space as variables, light and dark: the dashboard has the same."""
+    return files("fedfleet.app.pages").joinpath("tokens.css").read_text()
+
+
 def style() -> str:
-    """The style sheet of all pages: colours, type and space as variables, light, dark and in print."""
-    return files("fedfleet.app.pages").joinpath("style.css").read_text()
+    """The style sheet of all pages, with its variables; light, dark and in print."""
+    return tokens() + files("fedfleet.app.pages").joinpath("style.css").read_text()
 
 
 def page(title: str, body: Sequence[str], *, top: str = "", description: str = "") -> str:
