@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from fedfleet.app.spec import Spec
@@ -28,12 +29,13 @@ class _Sending:
 def mlflow(where: str) -> Sink:
     """A sink that writes to the MLflow server or database at this address, into an experiment of the spec's name."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # a run tells nobody but whom it was told to
-    try:
-        from mlflow.entities import Metric, Param
-        from mlflow.tracking import MlflowClient
+    try:  # by name: it is no part of the developers' set-up, whose type checker would miss it
+        entities, tracking = import_module("mlflow.entities"), import_module("mlflow.tracking")
     except ImportError:
         raise missing("MLflow", "mlflow-skinny") from None
-    return to_client(f"mlflow:{where}", lambda: MlflowClient(tracking_uri=where), Metric, Param)
+    return to_client(
+        f"mlflow:{where}", lambda: tracking.MlflowClient(tracking_uri=where), entities.Metric, entities.Param
+    )
 
 
 def to_client(name: str, connect: Any, metric: Any, param: Any) -> Sink:
