@@ -33,6 +33,7 @@ class Line:
         self.delay_seconds = 0.0
         self.refuses = False
         self.cuts = 0
+        self.taken = 0  # calls that came in
 
     @property
     def address(self) -> str:
@@ -75,6 +76,7 @@ class Line:
         while True:
             try:
                 near, _ = self._listener.accept()
+                self.taken += 1
             except OSError:  # closed
                 return
             try:

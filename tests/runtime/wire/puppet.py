@@ -39,7 +39,7 @@ class Puppet:
         # A pool of its own: several puppets in one process must not share one connection, or all meet one transmitter.
         options = (("grpc.use_local_subchannel_pool", 1), ("grpc.enable_http_proxy", 0), ("grpc.max_send_message_length", -1),
                    ("grpc.max_receive_message_length", -1), ("grpc.initial_reconnect_backoff_ms", 50),
-                   ("grpc.min_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200))  # fmt: skip
+                   ("grpc.min_reconnect_backoff_ms", 20_000), ("grpc.max_reconnect_backoff_ms", 200))  # fmt: skip
         self.channel = grpc.insecure_channel(address, options)
 
     def close(self) -> None:
@@ -116,13 +116,7 @@ class Puppet:
         return json.loads(fleet.StatusReply.FromString(said).json)
 
     def call(self, method: str, said: bytes) -> bytes:
-        """Any bytes to any method; as a device does, it connects again where a busy machine let nothing through."""
-        for _ in range(4):
-            try:
-                return self.channel.unary_unary(path_of(method))(said, timeout=self.wait)
-            except grpc.RpcError as wrong:
-                if "before receiving SETTINGS frame" not in str(wrong):  # else nothing of the call was ever sent
-                    raise
+        """Any bytes to any method."""
         return self.channel.unary_unary(path_of(method))(said, timeout=self.wait)
 
     # ---- what calls are made of

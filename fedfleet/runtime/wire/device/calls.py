@@ -27,13 +27,14 @@ from fedfleet.runtime.wire.security.foreign import shown
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 CALL_SECONDS = 120.0  # a check-in may be held for a while
 _BRIEF_SECONDS = 2.0  # for a farewell
+_CONNECT_MS = 20_000  # far links and busy servers take seconds; a refusal is heard at once
 _RECONNECT_MS = 2000
 _WORTH_A_WORD = 1.0  # seconds without an answer, before a person is told
 _OPTIONS = (
     *CHANNEL_OPTIONS,
     ("grpc.max_receive_message_length", SMALL + CHUNK + 2 * MOST_HEAD),
     ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),  # so gRPC names the time that one attempt to connect may take
     ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
     ("grpc.keepalive_time_ms", 30_000),  # a line that died without a word is noticed
     ("grpc.keepalive_timeout_ms", 20_000),

@@ -8,6 +8,7 @@ import pytest
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.runtime.wire import fleet_pb2 as pb
 from fedfleet.runtime.wire.device.calls import Gone, Line, OutOfReach, Patience, Stranger, patiently
+from tests.runtime.wire.cutting import line as far
 from tests.runtime.wire.device.fake import Fake
 
 CHECK = pb.CheckIn(caller=pb.Caller(client=4, secret=b"s" * 32))
@@ -39,6 +40,17 @@ def test_what_a_failed_call_means(fake, line, code, kind, said):
     with pytest.raises(kind, match=said) as found:
         line.check(CHECK)
     assert len(str(found.value)) < 500 and "\n" not in str(found.value)  # foreign text is shown, cut and on one line
+
+
+def test_a_far_or_busy_server_is_given_the_time_to_answer_the_first_call(fake):
+    with far(fake.address) as relay:
+        relay.delay_seconds = 0.4  # several round trips make a connection: attempts that are cut short would never end
+        line = Line(relay.address)
+        try:
+            assert line.check(CHECK)[0].WhichOneof("what") == "over"
+        finally:
+            line.close()
+        assert relay.taken == 1
 
 
 def test_bytes_are_counted_both_ways(fake, line):
