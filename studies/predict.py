@@ -1,10 +1,13 @@
 """Predict before you train: does it hold on fleets that nobody looked at before?
 
     python -m studies.predict --split development --workers 2      (fleets 0, 1, ..: on these the method was made)
-    python -m studies.predict --split test --workers 16            (fleets 1000, 1001, ..: on these it is judged)
+    python -m studies.predict --split test --workers 16            (fleets 1000, 1001, ..: on these its first form was judged)
+    python -m studies.predict --split calibration                  (fleets 3000, ..: on these it was given gammas by task)
+    python -m studies.predict --split fresh                        (fleets 6000, ..: on these that is judged)
 
-Every fleet has devices, states, a deadline, data and a first model of its own; each is predicted (with other draws than the run's own)
-and then trained. What is known of a fleet is kept in OUT/fleets, so that a second call goes on where the first ended; the table
+Every fleet has devices, states and a deadline of its own; each is predicted (with other draws than the run's own) and then trained.
+In the first two splits every fleet has data and a first model of its own as well, in the last two some fleets share them, and with
+them the reference runs; and beside what is foretold stands what would have been with gamma = 0.15 for every task, as before. What is known of a fleet is kept in OUT/fleets, so that a second call goes on where the first ended; the table
 is OUT/predict-SPLIT.md, all figures are OUT/predict-SPLIT.json. `--band FILE` writes the error band of `fedfleet predict` from these
 fleets. WISDM is read from $FEDFLEET_DATA. How a prediction is made and what came out: docs/explanation/prediction.md.
 """
@@ -12,16 +15,17 @@ fleets. WISDM is read from $FEDFLEET_DATA. How a prediction is made and what cam
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from studies.predicted import band_of, failing, groups, markdown, publish, summary
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core for each worker
 
@@ -35,41 +39,34 @@ DATA: dict[str, dict[str, Any]] = {
     "dirichlet .5": {"use": "dirichlet", "alpha": 0.5},
     "dirichlet .1": {"use": "dirichlet", "alpha": 0.1},
 }
-FIRST = {"development": 0, "test": 1000}
-TAIL = (
-    3.0  # percent beyond each end of the band, which shall hold nine of ten: few fleets show too little of their tails
-)
+FIRST = {"development": 0, "test": 1000, "calibration": 3000, "fresh": 6000}
+SHARING = ("calibration", "fresh")  # splits in which fleets share data, first model and so reference runs
+BEFORE = 0.15  # gamma of every task, before it was read off reference runs
 MARKS = (0.25, 0.5, 0.75, 1.0)  # of a run's commits: where the band is looked at
-PLACES = (0.0, 0.5, 0.75, 0.88, 0.96, 1.0)  # borders of progress, from the untrained to the ideal model
-
-
-RECORD = Path(__file__).with_suffix(".json")
-INTRODUCTION = """# Predicted, then trained
-
-What `fedfleet predict` foretells of fleets, and what training on them then gave: `python -m studies.predict --split SPLIT --publish` repeats it.
-100 clients, cohorts of 20, FedAvg under a deadline, as many bytes as ViT-B/16; every fleet has devices, states, deadline, data and first
-model of its own. r is Pearson's over fleets, between what is foretold and the accuracy of the last model, with a 95 % bootstrap interval;
-it is foretold with other draws of who is chosen than the run's own; *own choices*: with those of the run, which a simulation could know.
-InterMC-R is measured with the run's own cohort, rounds, deadline and work. *Bias* is predicted minus trained, in points. *In the band*: the
-share of runs that ended inside the band of `fedfleet predict`, which is made for nine of ten. Fleets for which fewer than 5 commits are foreseen
-were drawn again. How a prediction is made: [prediction](../docs/explanation/prediction.md).
-"""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A task as it is trained: by how much its deadlines are longer, and how many fleets of it are tried."""
+    """A task as it is trained: by how much its deadlines are longer, how many fleets of it are tried, how it is executed.
+
+    `draws` of data and first models are there among calibration and among fresh fleets; none: the task has no such fleets.
+    """
 
     task: dict[str, Any]
     algorithm: dict[str, Any]
     rounds: int
     longer: float
     fleets: int
+    execute: str = "stacked"
+    draws: tuple[int, int] = (1, 1)
 
 
 SETTINGS = {
-    "wisdm": Setting({"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, {"lr": 0.1, "epochs": 2}, 60, 1.5, 27),
-    "digits": Setting({"use": "digits_mlp"}, {"lr": 0.1, "epochs": 2}, 100, 1.0, 36),
+    "digits": Setting({"use": "digits_mlp"}, {"lr": 0.1, "epochs": 2}, 100, 1.0, 36, draws=(2, 4)),
+    "wisdm": Setting(
+        {"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, {"lr": 0.1, "epochs": 2}, 60, 1.5, 27, "inline"
+    ),
+    "fashion": Setting({"use": "fashion_mlp", "samples": 4000}, {"lr": 0.1, "epochs": 2}, 60, 1.0, 21, draws=(0, 2)),
 }
 
 
@@ -88,10 +85,25 @@ class Piece:
         return self.out / "fleets" / f"{self.split}-{self.task}-{self.index}.json"
 
 
+def draws_of(split: str, setting: Setting) -> int:
+    """How many draws of data and first models the fleets of a split share; everybody has its own in the first two splits."""
+    return setting.draws[SHARING.index(split)] if split in SHARING else setting.fleets
+
+
+def tasks_of(split: str) -> list[str]:
+    """Those that a split has fleets of."""
+    return [
+        task
+        for task, setting in SETTINGS.items()
+        if (draws_of(split, setting) if split in SHARING else setting.draws[0])
+    ]
+
+
 def table_of(piece: Piece, attempt: int) -> dict[str, Any]:
     """The spec of a fleet, drawn from its number."""
     setting, number = SETTINGS[piece.task], FIRST[piece.split] + piece.index
-    rng = np.random.default_rng([number, attempt, len(piece.task)])
+    shared = piece.split in SHARING
+    rng = np.random.default_rng([number, attempt, len(piece.task), *([77] if shared else [])])
     sigma, mbps = float(rng.choice([0.1, 0.5, 0.9, 1.4])), float(rng.choice([42.0, 60.0]))
     states: dict[str, Any] = {"use": "always_on"}
     if rng.random() > 0.3:
@@ -100,8 +112,10 @@ def table_of(piece: Piece, attempt: int) -> dict[str, Any]:
             "alpha": float(rng.choice([1.0, 4.0, 100.0])),
             "start_rank": int(rng.choice([0, 30, 60, 100, 150])),
         }
+    drawn = FIRST[piece.split] + piece.index // len(DATA) % draws_of(piece.split, setting)
     return {
         "seed": number + 10_000 * attempt,
+        **({"seeds": {"data": drawn, "training": drawn}} if shared else {}),
         "task": setting.task,
         "world": {
             "clients": CLIENTS, "model_bytes": VIT, "split": [1, 0, 0], "states": states,
@@ -110,8 +124,8 @@ def table_of(piece: Piece, attempt: int) -> dict[str, Any]:
         },
         "algorithm": {"use": "fedavg", **setting.algorithm},
         "pace": {"use": "deadline", "cohort": COHORT, "seconds": setting.longer * float(rng.choice([100.0, 115.0, 130.0, 160.0, 240.0]))},
-        "stop": {"rounds": setting.rounds},
-        "run": {"execute": "stacked"},
+        "stop": {"rounds": setting.rounds, **({"evaluate_every": 3} if shared else {})},
+        "run": {"execute": setting.execute},
     }  # fmt: skip
 
 
@@ -142,7 +156,7 @@ def tried(piece: Piece) -> dict[str, Any]:
         spec, setup=setup, reference=found.reference, seeds=[spec.training_seed]
     )  # as if its choices were known
     row = {"name": piece.file.stem, "task": piece.task, "data": list(DATA)[piece.index % len(DATA)], "attempt": attempt, "table": table,
-           **_predicted(found), "own": float(own.draws[0].accuracy[-1]), "seconds": warm.seconds, **_trained(setup), **_metrics(setup)}  # fmt: skip
+           **_predicted(found), **_before(found, piece), "own": float(own.draws[0].accuracy[-1]), "seconds": warm.seconds, **_trained(setup), **_metrics(setup)}  # fmt: skip
     piece.file.parent.mkdir(parents=True, exist_ok=True)
     part = piece.file.with_suffix(".part")
     part.write_text(json.dumps(row))
@@ -168,6 +182,32 @@ def _predicted(found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _before(found: Any, piece: Piece) -> dict[str, Any]:
+    """What the form before foretells: gamma = 0.15 for every task from the first commit on, the noise by the run of small cohorts."""
+    if piece.split not in SHARING:
+        return {}
+    from fedfleet.app.assemble import assemble
+    from fedfleet.app.predicting.reference import FEW, ideal_spec
+    from fedfleet.measure.calibration import noises
+    from fedfleet.measure.clock import class_clock, curve_at, scarcity
+    from fedfleet.runtime.dry import dry_run
+
+    spec, fleet, small, ideal = found.setup.spec, found.fleet, found.reference.small, found.reference.ideal
+    few = assemble(ideal_spec(spec, FEW, spec.stop["rounds"], beside=True), found.setup.task)
+    part = dry_run(replace(few.plan, stop=replace(few.plan.stop, commits=len(small) - 1)), few.world)
+
+    def told(who: Any, noise: float) -> Any:
+        clock = class_clock(who, fleet.labels, cohort=ideal.cohort, noise=noise)
+        error = (1.0 - curve_at(ideal.accuracy, clock.classes)) * scarcity(clock, ideal) ** -BEFORE
+        got = (1.0 - np.minimum(error, 1.0)) @ fleet.test
+        return np.maximum(np.concatenate([ideal.accuracy[:1], got[1:]]), ideal.accuracy[0])
+
+    noise = min(noises(FEW, ideal.cohort), key=lambda b: float(np.sum((told(part, b) - small) ** 2)))
+    drawn = f"{piece.task}, {list(DATA)[piece.index % len(DATA)]}, {spec.data_seed}"
+    before = float(np.mean([told(draw.part, noise)[-1] for draw in found.draws]))
+    return {"before": before, "cluster": drawn, "exponent": ideal.exponent}
+
+
 def _trained(setup: Any) -> dict[str, Any]:
     from fedfleet.app.assemble import executing
     from fedfleet.core.events import Evaluated, ModelCommitted
@@ -182,7 +222,8 @@ def _trained(setup: Any) -> dict[str, Any]:
             watch=lambda events: log.extend(e for e in events if isinstance(e, Evaluated | ModelCommitted)),
         )
     curve = {e.version: e.correct / e.total for e in log if isinstance(e, Evaluated)}
-    accuracy = np.array([curve[v] for v in sorted(curve)])
+    versions = sorted(curve)
+    accuracy = np.interp(np.arange(versions[-1] + 1), versions, [curve[v] for v in versions])
     return {
         "trained": float(accuracy[-1]), "trained_at": np.interp(MARKS, np.linspace(0, 1, len(accuracy)), accuracy).tolist(),
         "commits": sum(isinstance(e, ModelCommitted) for e in log), "training_seconds": time.perf_counter() - start,
@@ -219,130 +260,11 @@ def _always_ready() -> Any:
     return StateTable(np.array(["always"] * CLIENTS), traces(np.zeros(CLIENTS), day, n, np.zeros(CLIENTS), day))
 
 
-# ---- what the fleets say together -----------------------------------------------------------------------------------
-
-
-def interval(x: Any, y: Any, *, draws: int = 2000) -> tuple[float, float, float]:
-    """Pearson's r with its 95 % percentile bootstrap interval over fleets, each of which has a draw of its own."""
-    x, y, rng = np.asarray(x, float), np.asarray(y, float), np.random.default_rng(0)
-    at = rng.integers(len(x), size=(draws, len(x)))
-    a, b = x[at] - x[at].mean(axis=1, keepdims=True), y[at] - y[at].mean(axis=1, keepdims=True)
-    below = np.sqrt((a**2).sum(axis=1) * (b**2).sum(axis=1))
-    found = (a * b).sum(axis=1)[below > 0] / below[below > 0]
-    return float(np.corrcoef(x, y)[0, 1]), *(float(v) for v in np.percentile(found, [2.5, 97.5]))
-
-
-def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The figures of some fleets."""
-    column = {
-        name: np.array([row[name] for row in rows], float)
-        for name in (
-            "predicted",
-            "own",
-            "trained",
-            "InterMC-R",
-            "speed sd",
-            "foreseen",
-            "commits",
-            "seconds",
-            "low",
-            "high",
-        )
-    }
-    error = column["predicted"] - column["trained"]
-    off = np.abs(column["foreseen"] - column["commits"]) / np.maximum(column["commits"], 1)
-    return {
-        "fleets": len(rows), "r": interval(column["predicted"], column["trained"]), "r_own": interval(column["own"], column["trained"]),
-        "mean_error_own": float(np.abs(column["own"] - column["trained"]).mean()), "InterMC-R": interval(column["InterMC-R"], column["trained"]),
-        "speed sd": interval(column["speed sd"], column["trained"]), "mean_error": float(np.abs(error).mean()), "bias": float(error.mean()),
-        "commits_off_median": float(np.median(off)), "commits_off_worst": float(off.max()), "seconds_median": float(np.median(column["seconds"])),
-        "seconds_worst": float(column["seconds"].max()), "in_band": float(np.mean((column["low"] <= column["trained"]) & (column["trained"] <= column["high"]))),
-        "trained_sd": float(column["trained"].std()),
-    }  # fmt: skip
-
-
-def groups(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """All fleets, those of each task, those of each kind of data."""
-    found = {"all": list(rows)}
-    for key in ("task", "data"):
-        for value in dict.fromkeys(row[key] for row in rows):
-            found[value] = [row for row in rows if row[key] == value]
-    return {name: some for name, some in found.items() if len(some) > 2}
-
-
-def failing(rows: Sequence[dict[str, Any]], most: int = 6) -> list[dict[str, Any]]:
-    """The fleets whose predictions were farthest off."""
-    kept = ("name", "data", "predicted", "trained", "foreseen", "commits", "effective")
-    worst = sorted(rows, key=lambda row: -abs(row["predicted"] - row["trained"]))[:most]
-    return [{**{key: row[key] for key in kept}, "deadline": row["table"]["pace"]["seconds"]} for row in worst]
-
-
-def markdown(split: str, found: dict[str, dict[str, Any]], worst: Sequence[dict[str, Any]]) -> str:
-    """The table of a split, and where predictions fail."""
-
-    def said(r: Sequence[float]) -> str:
-        return f"{r[0]:.2f} [{r[1]:.2f}, {r[2]:.2f}]"
-
-    lines = [
-        f"## {split.capitalize()} fleets", "",
-        "| fleets | r | r, own choices | InterMC-R's r | r of the speeds' sd | mean error, points (own choices) | bias | commits off, median | in the band | s a prediction, median (worst) |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {name} ({s['fleets']}) | {said(s['r'])} | {said(s['r_own'])} | {said(s['InterMC-R'])} | {said(s['speed sd'])} | {100 * s['mean_error']:.1f} ({100 * s['mean_error_own']:.1f}) | "
-            f"{100 * s['bias']:+.1f} | {100 * s['commits_off_median']:.1f} % | {100 * s['in_band']:.0f} % | {s['seconds_median']:.2f} ({s['seconds_worst']:.2f}) |"
-            for name, s in found.items()
-        ),
-        "", "Where it fails most:", "",
-        "| fleet | data | deadline, s | predicted | trained | commits foreseen, made | share of samples |", "| --- | --- | --- | --- | --- | --- | --- |",
-        *(
-            f"| {row['name']} | {row['data']} | {row['deadline']:.0f} | {100 * row['predicted']:.1f} % | {100 * row['trained']:.1f} % | "
-            f"{row['foreseen']:.0f}, {row['commits']} | {100 * row['effective']:.0f} % |"
-            for row in worst
-        ),
-    ]  # fmt: skip
-    return "\n".join([*lines, ""])
-
-
-def page_of(record: dict[str, Any]) -> str:
-    """The page of all splits that were tried, from studies/predict.json."""
-    return "\n".join(
-        [INTRODUCTION, *(markdown(split, got["summaries"], got["worst"]) for split, got in sorted(record.items()))]
-    )
-
-
-def publish(split: str, found: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
-    """Keep what a split says beside this program, and write the page."""
-    record = json.loads(RECORD.read_text()) if RECORD.is_file() else {}
-    record[split] = {"summaries": found, "worst": failing(rows)}
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
-    RECORD.with_suffix(".md").write_text(page_of(record))
-
-
-def band_of(rows: Sequence[dict[str, Any]], split: str) -> dict[str, Any]:
-    """How far nine of ten runs lay below and above what was predicted, by progress, as a share of all that can be learnt."""
-    progress, error = list[float](), list[float]()
-    for row in rows:
-        whole = max(row["ideal"] - row["untrained"], 1e-9)
-        progress += [(p - row["untrained"]) / whole for p in row["predicted_at"]]
-        error += [(t - p) / whole for p, t in zip(row["predicted_at"], row["trained_at"], strict=True)]
-    at, off = np.array(progress), np.array(error)
-    found: dict[str, list[float]] = {"progress": [], "below": [], "above": []}
-    for low, high in itertools.pairwise(PLACES):
-        some = off[(at >= low) & ((at < high) | (high == PLACES[-1]))]
-        if len(some) >= 8:
-            found["progress"].append(round(0.5 * (low + high), 4))
-            found["below"].append(round(max(float(-np.percentile(some, TAIL)), 0.0), 4))
-            found["above"].append(round(max(float(np.percentile(some, 100 - TAIL)), 0.0), 4))
-    tasks = " and ".join(dict.fromkeys(row["task"] for row in rows))
-    said = f"errors at four moments of {len(rows)} {split} fleets ({tasks}), none of which the method is judged on"
-    return {**found, "said": said, "made": f"python -m studies.predict --split {split} --band FILE"}
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Try the fleets that are asked for, and write what they say together."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--split", choices=list(FIRST), default="development")
-    parser.add_argument("--task", default=",".join(SETTINGS), help="digits, wisdm or both, separated by a comma")
+    parser.add_argument("--task", help="digits, wisdm, fashion or more than one, separated by commas")
     parser.add_argument("--fleets", type=int, help="how many of each task; default: as many as its setting says")
     parser.add_argument("--out", type=Path, default=Path("results/predict"))
     parser.add_argument("--workers", type=int, default=1)
@@ -353,7 +275,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
     pieces = [
         Piece(asked.split, task, i, asked.out)
-        for task in asked.task.split(",")
+        for task in (asked.task.split(",") if asked.task else tasks_of(asked.split))
         for i in range(asked.fleets or SETTINGS[task].fleets)
     ]
     start = time.perf_counter()

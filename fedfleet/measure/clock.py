@@ -2,13 +2,14 @@
 
 Commit t has M_t reports with weights W_ti that add up to 1; Y_ic is client i's share of label c, pi_c the share in the whole fleet,
 k the cohort. The clock of class c is T_c = sum_t e(M_t) sum_i W_ti Y_ic / pi_c with e(M) = (1 + b/k) / (1 + b/M): as many commits
-of an ideal fleet would have shown class c as much. b, the noise of one report, follows from how much slower an ideal fleet learns
-with small cohorts.
+of an ideal fleet would have shown class c as much. b is the noise of one report.
 
 Beside the clock stands the diversity n_c = 1 / (1 + chi^2(c || p)), the share of the fleet's samples of class c on which the models
-really rest: the same few clients asked again and again show little that is new. With g the learning curve of the ideal fleet and
-m_c its own diversity when its clock shows T_c, the accuracy foretold is A = sum_c q_c (1 - (1 - g(T_c)) (n_c / m_c)^-gamma), q the
-labels of the test set: error falls as a power of the samples that were seen, as learning curves do.
+really rest: the same few clients asked again and again show little that is new. With g the learning curve of the ideal fleet, h how
+far it has come at T_c on the way from its first to its last accuracy, and m_c its own diversity then, the accuracy foretold is
+A = sum_c q_c (1 - (1 - g(T_c)) (n_c / m_c)^(-gamma h(T_c))), q the labels of the test set: error falls as a power of the samples
+that were seen, as learning curves do, but hardly while training has only begun. With gamma = 0 a class is learnt by its own clock
+alone, whoever shows it. b and gamma depend on the task and its data: measure/calibration.py finds them.
 """
 
 from __future__ import annotations
@@ -19,9 +20,8 @@ import numpy as np
 
 from fedfleet.core.records import Floats, Ints
 
-EXPONENT = 0.15  # gamma: chosen once, on the development fleets of studies/predict.py
+EXPONENT = 0.25  # gamma where nothing is known of the task: that of digits
 _LEAST = 1e-3  # a smaller share of the ideal diversity counts as this one
-_TRIED, _NEARLY = 40, 1e-9
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,13 @@ class Clock:
 
 @dataclass(frozen=True, slots=True)
 class Ideal:
-    """What reference runs on an ideal fleet tell: accuracy and diversity after 0, 1, .. full commits, and the noise b."""
+    """What reference runs tell: accuracy and diversity of an ideal fleet after 0, 1, .. full commits, the noise b and gamma."""
 
     accuracy: Floats
     diversity: Floats
     noise: float
     cohort: int
+    exponent: float = EXPONENT
 
 
 def evidence(reports: Ints | Floats, cohort: int, noise: float) -> Floats:
@@ -165,16 +166,27 @@ def curve_at(ideal: Floats, clock: Floats) -> Floats:
     return np.interp(clock, np.arange(len(ideal)), ideal)
 
 
-def foretold(clock: Clock, ideal: Ideal, test: Floats, *, exponent: float = EXPONENT) -> Floats:
+def foretold(clock: Clock, ideal: Ideal, test: Floats) -> Floats:
     """The accuracy foretold after each commit, from none on; `test` are the shares of labels in the test set."""
     recall = curve_at(ideal.accuracy, clock.classes)
-    if exponent:
-        at = np.stack([curve_at(m, t) for m, t in zip(ideal.diversity.T, clock.classes.T, strict=True)], axis=1)
-        ratio = np.clip(_divided(clock.diversity, at), _LEAST, 1.0)
-        recall = 1.0 - np.minimum((1.0 - recall) * ratio**-exponent, 1.0)
+    if ideal.exponent:
+        power = ideal.exponent * progress(ideal.accuracy, recall)
+        recall = 1.0 - np.minimum((1.0 - recall) * scarcity(clock, ideal) ** -power, 1.0)
     found = recall @ (test / test.sum())
     found[0] = ideal.accuracy[0]  # the untrained model
     return np.maximum(found, ideal.accuracy[0])
+
+
+def progress(curve: Floats, accuracy: Floats) -> Floats:
+    """h: how far accuracies are on the way from the first to the last of a learning curve."""
+    whole = float(curve[-1] - curve[0])
+    return np.clip((accuracy - curve[0]) / whole, 0.0, 1.0) if whole > 0 else np.zeros(accuracy.shape)
+
+
+def scarcity(clock: Clock, ideal: Ideal) -> Floats:
+    """n_c / m_c after each commit: the diversity of each class beside that of the ideal fleet when its clock shows the same."""
+    at = np.stack([curve_at(m, t) for m, t in zip(ideal.diversity.T, clock.classes.T, strict=True)], axis=1)
+    return np.clip(_divided(clock.diversity, at), _LEAST, 1.0)
 
 
 def without_training(clock: Clock, rounds: int) -> Floats:
@@ -193,23 +205,6 @@ def rising(values: Floats) -> Floats:
         means.append(mean)
         sizes.append(size)
     return np.repeat(means, sizes)
-
-
-def noise_of(ideal: Ideal, part: Participation, labels: Ints, accuracy: Floats, test: Floats) -> float:
-    """b, from an ideal run with small cohorts: the noise with which its curve is foretold best, by least squares.
-
-    A commit of the small cohort, m, is worth s = e(m) between m / k and 1, and b = (1 - s) / (s / m - 1 / k).
-    """
-    few = float(part.reports.mean())
-    best, found = np.inf, 0.0
-    for s in np.linspace(1.0, few / ideal.cohort, _TRIED):
-        left = s / few - 1.0 / ideal.cohort
-        noise = float((1.0 - s) / left) if left > _NEARLY else np.inf
-        clock = class_clock(part, labels, cohort=ideal.cohort, noise=noise)
-        error = float(np.sum((foretold(clock, ideal, test) - accuracy) ** 2))
-        if error < best:
-            best, found = error, noise
-    return found
 
 
 def always_on_clock(

@@ -1,5 +1,7 @@
 """The class clock: the formula literally, what an ideal fleet gives, and that the noise and the closed form are found again."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,11 +14,13 @@ from fedfleet.measure.clock import (
     Participation,
     always_on_clock,
     class_clock,
+    curve_at,
     effective_share,
     evidence,
     foretold,
-    noise_of,
+    progress,
     rising,
+    scarcity,
     without_training,
 )
 from fedfleet.measure.rounds import Rules, walk
@@ -128,15 +132,36 @@ def test_a_rising_curve_is_the_nearest_that_never_falls(values):
         assert best <= ((other - values) ** 2).sum() + 1e-9
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.5, 4.0])
-def test_the_noise_of_a_report_is_found_again(noise):
-    rng = np.random.default_rng(0)
-    labels = rng.integers(1, 9, (30, 3))
-    everyone = class_clock(members(*[range(30)] * 60, clients=30), labels, cohort=20)
-    ideal = Ideal(CURVE[:61], everyone.diversity, 0.0, 20)
-    small = members(*[rng.permutation(30)[:2].tolist() for _ in range(60)], clients=30)
-    curve = foretold(class_clock(small, labels, cohort=20, noise=noise), ideal, TEST)
-    assert noise_of(ideal, small, labels, curve, TEST) == pytest.approx(noise, rel=0.15, abs=0.1)
+SKEWED = np.array([[9, 0], [9, 0], [0, 9], [9, 9]])
+
+
+@given(COMMITS)
+def test_without_gamma_a_class_is_learnt_by_its_own_clock_alone(commits):
+    clock = class_clock(members(*commits), SKEWED, cohort=4)
+    ideal = Ideal(CURVE, np.ones((200, 2)), 0.0, 4, 0.0)
+    one = foretold(clock, ideal, np.array([1.0, 0.0]))
+    others = replace(clock, classes=clock.classes * [1, 7], diversity=clock.diversity / 3)
+    assert foretold(others, ideal, np.array([1.0, 0.0])) == pytest.approx(one)
+    assert one == pytest.approx(np.interp(clock.classes[:, 0], np.arange(200), CURVE))
+
+
+@given(COMMITS, st.floats(0.01, 0.5), st.floats(0.01, 0.5))
+def test_the_larger_gamma_is_the_less_is_foretold(commits, some, more):
+    clock, ideal = class_clock(members(*commits), SKEWED, cohort=4), Ideal(CURVE, np.ones((200, 2)), 0.0, 4)
+    less, least = (foretold(clock, replace(ideal, exponent=e), np.ones(2)) for e in (some, some + more))
+    assert (least <= less + 1e-12).all() and (
+        less <= foretold(clock, replace(ideal, exponent=0.0), np.ones(2)) + 1e-12
+    ).all()
+    assert (scarcity(clock, ideal) <= 1).all() and (scarcity(clock, ideal) > 0).all()
+
+
+def test_few_people_cost_the_more_the_further_training_is():
+    part, ideal = members(*[[0]] * 150), Ideal(CURVE, np.ones((200, 3)), 0.0, 1, 0.3)
+    clock = class_clock(part, LABELS[:, [1, 1, 1]] + 1, cohort=1)
+    lost = (1 - foretold(clock, ideal, TEST)) / (1 - curve_at(CURVE, clock.classes[:, 0]))
+    assert lost[:2] == pytest.approx(1.0, abs=0.1) and (np.diff(lost) >= -1e-9).all() and lost[-1] > 1.3
+    assert progress(CURVE, np.array([0.0, CURVE[0], CURVE[-1], 1.0])).tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert progress(np.full(3, 0.5), np.array([0.5, 0.7])).tolist() == [0.0, 0.0]  # nothing was learnt
 
 
 def test_effective_share_is_the_share_that_takes_part():

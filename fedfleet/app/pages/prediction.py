@@ -84,8 +84,9 @@ def _blind(answer: dict[str, Any]) -> list[str]:
     return [
         "<h2>What it cannot see</h2>",
         "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in answer["notes"]) + "</ul>",
-        f'<p class="note">From {answer["draws"]} draws with other seeds than the run\'s own, and two reference runs on an ideal fleet '
-        f"({reference['commits']} commits, {reference['seconds']:.0f} s of real time). One report has the noise b = {answer['noise']:.2g}.</p>",
+        f'<p class="note">From {answer["draws"]} draws with other seeds than the run\'s own, and three reference runs on an ideal fleet '
+        f"({reference['commits']} commits, {reference['seconds']:.0f} s of real time). One report has the noise b = {answer['noise']:.2g}; "
+        f"with few people's samples error grows with the power gamma = {answer['exponent']:.2g} of how few they are.</p>",
     ]
 
 

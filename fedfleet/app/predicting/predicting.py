@@ -124,6 +124,7 @@ def answered(found: Prediction) -> dict[str, Any]:
         "clock": {str(c): float(t) for c, t in enumerate(clock)},
         "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
         "noise": ideal.noise,
+        "exponent": ideal.exponent,
         "cohort": ideal.cohort,
         "closed_form": closed_form(found.setup, found.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
         "left_out": left_out(found.setup, parts, clock),

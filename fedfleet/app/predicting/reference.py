@@ -1,8 +1,9 @@
 """Reference runs: how an ideal fleet learns this task from this data with full and with small cohorts, trained once and kept.
 
-On an ideal fleet everyone is alike, always there and reports. Two short runs tell what no fleet can: the learning curve g, commit
-by commit, and by how much small cohorts slow it down, which is the noise b of the class clock. Neither depends on devices, states,
-pacing or deadlines, so that one pair serves every fleet with the same task, data and algorithm.
+On an ideal fleet everyone is alike, always there and reports. A short run tells what no fleet can: the learning curve g, commit
+by commit. Two cheaper ones tell what the class clock has to know of this task and these data: by how much small cohorts slow
+learning down (the noise b), and how much is lost when the same few people make every model (gamma). None depends on devices,
+states, pacing or deadlines, so that the three serve every fleet with the same task, data and algorithm.
 """
 
 from __future__ import annotations
@@ -24,27 +25,32 @@ from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.spec.tables import build_part
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event
-from fedfleet.core.parts import Policy, Task
+from fedfleet.core.parts import Plan, Policy, Task
 from fedfleet.core.records import Floats
-from fedfleet.measure.clock import Ideal, Participation, class_clock, noise_of, rising
+from fedfleet.measure.calibration import Watched, calibrated
+from fedfleet.measure.clock import Ideal, class_clock, rising
 from fedfleet.runtime.dry import dry_run
 from fedfleet.runtime.simulate import simulate
 
-FORM = 1  # of kept files: those of another form are made anew
+FORM = 2  # of kept files: those of another form are made anew
 FEW = 2  # reports in a commit of the run with small cohorts
+SAME = 0.05  # of the clients are the same few people
 MOST = 300  # commits of a reference run
+LOOKS = 20  # how often the two runs beside the learning curve are tried on the test set
 _PATIENCE, _GAIN = 25, 0.002  # no gain of so much in so many commits: the curve is flat
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """What an ideal fleet learns. `small` is its learning curve with FEW reports a commit, from which the noise came.
+    """What an ideal fleet learns. `small` is its learning curve with FEW reports a commit, `same` the one of the same few people:
+    from both the noise and the exponent came.
 
-    `flat`: the curve had stopped rising. `seconds` is what training both took, `kept` whether that was before.
+    `flat`: the curve had stopped rising. `seconds` is what training all three took, `kept` whether that was before.
     """
 
     ideal: Ideal
     small: Floats
+    same: Floats
     flat: bool
     seconds: float
     kept: bool = False
@@ -73,35 +79,51 @@ def reference_of(
         return found
     if tell is not None:
         tell(
-            f"two reference runs of {rounds} commits at most on an ideal fleet, once for this task, data and algorithm"
+            f"three reference runs of {rounds} commits at most on an ideal fleet, once for this task, data and algorithm"
         )
     start = time.perf_counter()
-    made = _trained(ideal, ideal_spec(spec, min(FEW, cohort), rounds, patient=True), task, cohort)
+    made = _trained(spec, ideal, task, cohort)
     made = replace(made, seconds=time.perf_counter() - start)
     _keep(place, made, ideal)
     return made
 
 
-def _trained(full: Spec, small: Spec, task: Task | None, cohort: int) -> Reference:
-    setup, few = assemble(full, task), assemble(small, task)
-    curve, part = _run(setup)
-    flat = len(curve) <= full.stop["rounds"]
-    little, members = _run(few, len(curve) - 1)
-    fleet = fleet_of(setup)
-    diversity = class_clock(part, fleet.labels, cohort=cohort).diversity
-    ideal = Ideal(rising(curve), diversity, 0.0, cohort)
-    noise = noise_of(ideal, members, fleet.labels, little, fleet.test) if cohort > FEW else 0.0
-    return Reference(replace(ideal, noise=noise), little, flat, 0.0)
+def _trained(spec: Spec, full: Spec, task: Task | None, cohort: int) -> Reference:
+    setup = assemble(full, task)
+    whole = _run(setup.plan, setup)
+    commits, fleet = whole.part.commits, fleet_of(setup)
+    diversity = class_clock(whole.part, fleet.labels, cohort=cohort).diversity
+    ideal = Ideal(rising(whole.accuracy), diversity, 0.0, cohort)
+    people = few_people(setup.plan.clients, spec.training_seed)
+    small, same = (
+        _run(replace(beside.plan, stop=replace(beside.plan.stop, commits=commits)), beside)
+        for beside in (
+            assemble(ideal_spec(spec, min(FEW, cohort), full.stop["rounds"], beside=True), setup.task),
+            assemble(
+                ideal_spec(spec, min(len(people), cohort), full.stop["rounds"], beside=True, only=people), setup.task
+            ),
+        )
+    )
+    ideal = calibrated(ideal, [small, same], fleet.labels, fleet.test)
+    return Reference(ideal, small.accuracy, same.accuracy, commits < full.stop["rounds"], 0.0)
 
 
-def ideal_spec(spec: Spec, cohort: int, rounds: int, *, patient: bool = False) -> Spec:
-    """The same task, data, algorithm and seeds on a fleet where everyone is alike, always there and reports."""
+def few_people(clients: int, seed: int) -> list[int]:
+    """The same few people of a fleet of so many, drawn from this seed: at least two."""
+    many = max(round(SAME * clients), FEW)
+    return sorted(np.random.default_rng([seed, many]).permutation(clients)[:many].tolist())
+
+
+def ideal_spec(spec: Spec, cohort: int, rounds: int, *, beside: bool = False, only: Sequence[int] = ()) -> Spec:
+    """The same task, data, algorithm and seeds on a fleet where everyone is alike, always there and reports.
+
+    `beside`: it runs as long as the learning curve did, and is tried on the test set now and then. `only` these clients are asked.
+    """
     table = spec.table()
     world = {k: v for k, v in table["world"].items() if k not in ("faults", "users", "tags", "model_bytes", "charge")}
     world |= {"devices": {"use": "homogeneous"}, "states": {"use": "always_on"}, "heterogeneity": "both"}
     stop: dict[str, Any] = {"rounds": max(rounds, 1)}
-    if not patient:
-        stop |= {"patience": _PATIENCE, "min_delta": _GAIN}
+    stop |= {"evaluate_every": max(rounds // LOOKS, 1)} if beside else {"patience": _PATIENCE, "min_delta": _GAIN}
     kept = {k: v for k, v in table.items() if k not in ("edge", "choose", "override", "seed", "seeds")}
     changed = {
         **kept,
@@ -110,6 +132,7 @@ def ideal_spec(spec: Spec, cohort: int, rounds: int, *, patient: bool = False) -
         "world": world,
         "pace": {"use": "readiness", "cohort": cohort, "min_clients": 1},
         "stop": stop,
+        **({"choose": {"use": "only", "ids": list(only)}} if only else {}),
         "run": {**table["run"], "execute": "stacked" if table["run"]["execute"] == "auto" else table["run"]["execute"]},
     }
     return resolve(changed, "reference", own_task=spec.task["content"] if spec.task["use"] == "own" else None)
@@ -121,11 +144,9 @@ def _name(ideal: Spec) -> str:
     return hashlib.sha256(json.dumps([FORM, asked], sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _run(setup: Setup, commits: int | None = None) -> tuple[Floats, Participation]:
-    """Accuracy after 0, 1, 2, .. commits, and who was in them."""
-    plan, found = setup.plan, dict[int, float]()
-    if commits is not None:
-        plan = replace(plan, stop=replace(plan.stop, commits=commits))
+def _run(plan: Plan, setup: Setup) -> Watched:
+    """Who was in which model, and accuracy after 0, 1, 2, .. commits; between those that were tried it is interpolated."""
+    found = dict[int, float]()
 
     def watch(events: Sequence[Event]) -> None:
         found.update({e.version: e.correct / e.total for e in events if isinstance(e, Evaluated) and e.total})
@@ -136,14 +157,16 @@ def _run(setup: Setup, commits: int | None = None) -> tuple[Floats, Participatio
         raise BadInput("predict: the reference run made no model, or there is no test set to try it on")
     versions = sorted(found)
     curve = np.interp(np.arange(versions[-1] + 1), versions, [found[v] for v in versions])
-    return curve, dry_run(replace(plan, stop=replace(plan.stop, commits=versions[-1])), setup.world)
+    return Watched(dry_run(replace(plan, stop=replace(plan.stop, commits=versions[-1])), setup.world), curve)
 
 
 def _kept(place: Path) -> Reference | None:
     try:
         got = json.loads(place.read_text())
-        ideal = Ideal(np.array(got["accuracy"]), np.array(got["diversity"]), float(got["noise"]), int(got["cohort"]))
-        return Reference(ideal, np.array(got["small"]), bool(got["flat"]), float(got["seconds"]), kept=True)
+        curve = {name: np.array(got[name], np.float64) for name in ("accuracy", "diversity", "small", "same")}
+        told = float(got["noise"]), int(got["cohort"]), float(got["exponent"])
+        ideal = Ideal(curve["accuracy"], curve["diversity"], *told)
+        return Reference(ideal, curve["small"], curve["same"], bool(got["flat"]), float(got["seconds"]), kept=True)
     except (OSError, ValueError, KeyError, TypeError):  # what cannot be read is made again
         return None
 
@@ -152,7 +175,8 @@ def _keep(place: Path, made: Reference, spec: Spec) -> None:
     ideal = made.ideal
     text = json.dumps({
         "accuracy": ideal.accuracy.tolist(), "diversity": ideal.diversity.tolist(), "noise": ideal.noise, "cohort": ideal.cohort,
-        "small": made.small.tolist(), "flat": made.flat, "seconds": made.seconds, "spec": spec.table(),
+        "exponent": ideal.exponent, "small": made.small.tolist(), "same": made.same.tolist(),
+        "flat": made.flat, "seconds": made.seconds, "spec": spec.table(),
     })  # fmt: skip
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -91,7 +91,7 @@ def swept(
     draws: int = 2,
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Predict the run of a spec at each value; one pair of reference runs serves them all. The answer of `predict --sweep`."""
+    """Predict the run of a spec at each value; the same reference runs serve them all. The answer of `predict --sweep`."""
     spec = resolve(table, name)
     setup = assemble(spec, task)
     foreseeable(setup)

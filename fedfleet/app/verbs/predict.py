@@ -23,7 +23,7 @@ def predict(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict accuracy, commits, virtual time and who will be left out, in about a second after two short reference runs."""
+    """Predict accuracy, commits, virtual time and who will be left out, in about a second after three short reference runs."""
     from fedfleet.app.pages.prediction import prediction_page, sweep_page
     from fedfleet.app.predicting.predicting import answered
     from fedfleet.app.predicting.predicting import predict as predicted

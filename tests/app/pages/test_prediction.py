@@ -11,6 +11,7 @@ WHOLE = ANSWER | {
         "high": [0.2, 0.7, 0.9],
     },
     "noise": 1.5,
+    "exponent": 0.2,
     "reference": {"seconds": 5.0, "kept": True, "commits": 50, "flat": False},
 }
 

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from fedfleet.app.predicting import reference as made
-from fedfleet.app.predicting.reference import cache_folder, cohort_of, ideal_spec, reference_of
+from fedfleet.app.predicting.reference import cache_folder, cohort_of, few_people, ideal_spec, reference_of
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
+from fedfleet.measure.calibration import EXPONENTS
 from tests.app.predicting.conftest import TABLE
 
 
@@ -18,6 +19,17 @@ def test_an_ideal_fleet_learns_and_small_cohorts_learn_slower(foretold):
     assert len(ideal.accuracy) == len(foretold.reference.small) == 13 and (np.diff(ideal.accuracy) >= 0).all()
     assert ideal.accuracy[-1] > 0.5 and ideal.noise >= 0 and ideal.cohort == 6
     assert ideal.diversity.shape == (13, 10) and (ideal.diversity <= 1 + 1e-9).all()
+    assert len(foretold.reference.same) == 13 and foretold.reference.same[-1] < ideal.accuracy[-1]
+    assert ideal.exponent in EXPONENTS
+
+
+def test_the_same_few_people_are_a_twentieth_and_known():
+    assert few_people(100, 3) == few_people(100, 3) != few_people(100, 4)
+    for clients in (2, 24, 100, 1000):
+        found = few_people(clients, 3)
+        assert len(set(found)) == len(found) == max(2, round(clients / 20)) and max(found) < clients
+    asked = ideal_spec(resolve(TABLE), 2, 40, beside=True, only=few_people(24, 3)).table()
+    assert asked["choose"]["ids"] == few_people(24, 3) and asked["stop"]["evaluate_every"] == 2
 
 
 def test_other_fleets_find_them_kept(foretold, kept, monkeypatch):
@@ -36,7 +48,10 @@ def test_other_fleets_find_them_kept(foretold, kept, monkeypatch):
     }
     found = reference_of(resolve(other), cache=kept)
     assert found.kept and found.ideal.accuracy.tolist() == foretold.reference.ideal.accuracy.tolist()
-    assert found.ideal.noise == foretold.reference.ideal.noise
+    assert (
+        found.ideal.noise == foretold.reference.ideal.noise and found.same.tolist() == foretold.reference.same.tolist()
+    )
+    assert found.ideal.exponent == foretold.reference.ideal.exponent
 
 
 @pytest.mark.parametrize(
@@ -58,7 +73,7 @@ def test_a_damaged_file_is_made_again(foretold, tmp_path, monkeypatch):
     spec, said = resolve(TABLE), []
     first = reference_of(spec, cache=tmp_path, tell=said.append)
     (file,) = tmp_path.iterdir()
-    assert json.loads(file.read_text())["spec"]["task"]["use"] == "digits_logreg" and "two reference runs" in said[0]
+    assert json.loads(file.read_text())["spec"]["task"]["use"] == "digits_logreg" and "three reference runs" in said[0]
     assert not first.kept and reference_of(spec, cache=tmp_path).kept
     file.write_text(file.read_text()[:50])
     assert not reference_of(spec, cache=tmp_path).kept

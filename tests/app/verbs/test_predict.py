@@ -17,7 +17,7 @@ def test_a_program_gets_one_object_and_a_person_a_page(fedfleet, tmp_path, cache
     spec, page = written(tmp_path), tmp_path / "page.html"
     code, out, err = fedfleet("predict", spec, "--cache", cache, "--json")
     got = json.loads(out)
-    assert code == 0 and "two reference runs" in err
+    assert code == 0 and "three reference runs" in err
     assert {
         "accuracy",
         "commits",
