@@ -7,7 +7,8 @@
 
 Every fleet has devices, states and a deadline of its own; each is predicted (with other draws than the run's own) and then trained.
 In the first two splits every fleet has data and a first model of its own as well, in the last two some fleets share them, and with
-them the reference runs; and beside what is foretold stands what would have been with gamma = 0.15 for every task, as before. What is known of a fleet is kept in OUT/fleets, so that a second call goes on where the first ended; the table
+them the reference runs; and beside what is foretold stands what would have been with gamma = 0.15 for every task, as before. What is
+known of a fleet is kept in OUT/fleets, so that a second call goes on where the first ended; the table
 is OUT/predict-SPLIT.md, all figures are OUT/predict-SPLIT.json. `--band FILE` writes the error band of `fedfleet predict` from these
 fleets. WISDM is read from $FEDFLEET_DATA. How a prediction is made and what came out: docs/explanation/prediction.md.
 """
@@ -40,33 +41,36 @@ DATA: dict[str, dict[str, Any]] = {
     "dirichlet .1": {"use": "dirichlet", "alpha": 0.1},
 }
 FIRST = {"development": 0, "test": 1000, "calibration": 3000, "fresh": 6000}
-SHARING = ("calibration", "fresh")  # splits in which fleets share data, first model and so reference runs
 BEFORE = 0.15  # gamma of every task, before it was read off reference runs
 MARKS = (0.25, 0.5, 0.75, 1.0)  # of a run's commits: where the band is looked at
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A task as it is trained: by how much its deadlines are longer, how many fleets of it are tried, how it is executed.
+    """A task as it is trained: by how much its deadlines are longer, and how it is executed.
 
-    `draws` of data and first models are there among calibration and among fresh fleets; none: the task has no such fleets.
+    `fleets` are how many of each split, and with how many draws of data and first models; None: every fleet has its own.
     """
 
     task: dict[str, Any]
     algorithm: dict[str, Any]
     rounds: int
     longer: float
-    fleets: int
+    fleets: dict[str, tuple[int, int | None]]
     execute: str = "stacked"
-    draws: tuple[int, int] = (1, 1)
 
 
+def _each(first: int, calibration: tuple[int, int], fresh: tuple[int, int]) -> dict[str, tuple[int, int | None]]:
+    return {"development": (first, None), "test": (first, None), "calibration": calibration, "fresh": fresh}
+
+
+LEARNING: dict[str, Any] = {"lr": 0.1, "epochs": 2}
 SETTINGS = {
-    "digits": Setting({"use": "digits_mlp"}, {"lr": 0.1, "epochs": 2}, 100, 1.0, 36, draws=(2, 4)),
+    "digits": Setting({"use": "digits_mlp"}, LEARNING, 100, 1.0, _each(36, (24, 2), (42, 4))),
     "wisdm": Setting(
-        {"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, {"lr": 0.1, "epochs": 2}, 60, 1.5, 27, "inline"
+        {"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, LEARNING, 60, 1.5, _each(27, (12, 1), (18, 1)), "inline"
     ),
-    "fashion": Setting({"use": "fashion_mlp", "samples": 4000}, {"lr": 0.1, "epochs": 2}, 60, 1.0, 21, draws=(0, 2)),
+    "fashion": Setting({"use": "fashion_mlp", "samples": 4000}, LEARNING, 60, 1.0, {"fresh": (21, 2)}),
 }
 
 
@@ -85,24 +89,15 @@ class Piece:
         return self.out / "fleets" / f"{self.split}-{self.task}-{self.index}.json"
 
 
-def draws_of(split: str, setting: Setting) -> int:
-    """How many draws of data and first models the fleets of a split share; everybody has its own in the first two splits."""
-    return setting.draws[SHARING.index(split)] if split in SHARING else setting.fleets
-
-
 def tasks_of(split: str) -> list[str]:
     """Those that a split has fleets of."""
-    return [
-        task
-        for task, setting in SETTINGS.items()
-        if (draws_of(split, setting) if split in SHARING else setting.draws[0])
-    ]
+    return [task for task, setting in SETTINGS.items() if split in setting.fleets]
 
 
 def table_of(piece: Piece, attempt: int) -> dict[str, Any]:
     """The spec of a fleet, drawn from its number."""
     setting, number = SETTINGS[piece.task], FIRST[piece.split] + piece.index
-    shared = piece.split in SHARING
+    shared = setting.fleets[piece.split][1]
     rng = np.random.default_rng([number, attempt, len(piece.task), *([77] if shared else [])])
     sigma, mbps = float(rng.choice([0.1, 0.5, 0.9, 1.4])), float(rng.choice([42.0, 60.0]))
     states: dict[str, Any] = {"use": "always_on"}
@@ -112,7 +107,7 @@ def table_of(piece: Piece, attempt: int) -> dict[str, Any]:
             "alpha": float(rng.choice([1.0, 4.0, 100.0])),
             "start_rank": int(rng.choice([0, 30, 60, 100, 150])),
         }
-    drawn = FIRST[piece.split] + piece.index // len(DATA) % draws_of(piece.split, setting)
+    drawn = FIRST[piece.split] + piece.index // len(DATA) % (shared or 1)
     return {
         "seed": number + 10_000 * attempt,
         **({"seeds": {"data": drawn, "training": drawn}} if shared else {}),
@@ -184,7 +179,7 @@ def _predicted(found: Any) -> dict[str, Any]:
 
 def _before(found: Any, piece: Piece) -> dict[str, Any]:
     """What the form before foretells: gamma = 0.15 for every task from the first commit on, the noise by the run of small cohorts."""
-    if piece.split not in SHARING:
+    if SETTINGS[piece.task].fleets[piece.split][1] is None:
         return {}
     from fedfleet.app.assemble import assemble
     from fedfleet.app.predicting.reference import FEW, ideal_spec
@@ -276,7 +271,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     pieces = [
         Piece(asked.split, task, i, asked.out)
         for task in (asked.task.split(",") if asked.task else tasks_of(asked.split))
-        for i in range(asked.fleets or SETTINGS[task].fleets)
+        for i in range(asked.fleets or SETTINGS[task].fleets[asked.split][0])
     ]
     start = time.perf_counter()
     rows = sorted(

@@ -98,9 +98,18 @@ def evidence(reports: Ints | Floats, cohort: int, noise: float) -> Floats:
 
 
 def class_clock(
-    part: Participation, labels: Ints, *, cohort: int, noise: float = 0.0, weights: Floats | None = None
+    part: Participation,
+    labels: Ints,
+    *,
+    cohort: int,
+    noise: float = 0.0,
+    weights: Floats | None = None,
+    factors: Floats | None = None,
 ) -> Clock:
-    """The clock of a run; `labels[i, c]` counts what client i trains on, `weights` are those of reports (default: samples)."""
+    """The clock of a run; `labels[i, c]` counts what client i trains on, `weights` are those of reports (default: samples).
+
+    `factors`: by how much reports are shortened without others counting more, as late ones are by FedBuff.
+    """
     counts = labels.astype(np.float64)
     sizes, held = counts.sum(axis=1), counts.sum(axis=0)
     weight = part.share * sizes[part.clients] if weights is None else weights
@@ -108,6 +117,7 @@ def class_clock(
     worth = evidence(part.reports, cohort, noise)
     # What each report adds: its part of a commit that is worth e(M) commits of a full cohort.
     added = _divided(weight * worth[part.commit], total[part.commit])
+    added = added if factors is None else added * factors
     own = _divided(counts, sizes[:, None])
     shown = _by_commit(added[:, None] * own[part.clients], part)
     # sum_i a_i^2 Y_ic^2 / p_ic, with a_i what client i has added so far; p_ic is its share of the fleet's samples of class c.

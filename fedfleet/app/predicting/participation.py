@@ -16,7 +16,7 @@ from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan, stateless
-from fedfleet.core.records import Cost, Floats, Ints, whole_work
+from fedfleet.core.records import Context, Cost, Floats, Ints, whole_work
 from fedfleet.core.sources import World
 from fedfleet.measure.clock import Participation, always_on_clock
 from fedfleet.measure.rounds import Rules, walk
@@ -81,6 +81,22 @@ def foreseeable(setup: Setup) -> tuple[Plan, list[str]]:
     if stop.target_accuracy is not None or stop.patience is not None:
         notes.append("rules that end a run by its accuracy are left out: the curve goes on to the last round")
     return plan, notes
+
+
+def lateness(plan: Plan, part: Participation) -> Floats | None:
+    """By how much each report is shortened for being late, by the algorithm's own rule (FedBuff's 1 / sqrt(1 + tau)).
+
+    None: nobody is late, or the rule does not shorten what is late.
+    """
+    fold = plan.algorithm.fold
+    if not fold.ages or not part.staleness.any():
+        return None
+    try:
+        entries = [fold.enter(1.0, {}, Context(tau, 1.0, 0)) for tau in range(int(part.staleness.max()) + 1)]
+    except KeyError:  # it goes by what a trained report tells
+        return None
+    factor = np.array([entry.factor for entry in entries]) / (entries[0].factor or 1.0)
+    return factor[part.staleness]
 
 
 def rules_of(pace: Table, plan: Plan, world: World) -> Rules | None:

@@ -13,10 +13,18 @@ import numpy as np
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.predicting.band import Band, band
 from fedfleet.app.predicting.leaving import left_out
-from fedfleet.app.predicting.participation import Fleet, closed_form, fleet_of, foreseeable, foreseen, other_seeds
+from fedfleet.app.predicting.participation import (
+    Fleet,
+    closed_form,
+    fleet_of,
+    foreseeable,
+    foreseen,
+    lateness,
+    other_seeds,
+)
 from fedfleet.app.predicting.reference import Reference, cohort_of, reference_of
 from fedfleet.app.spec import Spec
-from fedfleet.core.parts import Task
+from fedfleet.core.parts import Plan, Task
 from fedfleet.core.records import Floats
 from fedfleet.measure.clock import Clock, Participation, class_clock, foretold, without_training
 
@@ -25,6 +33,7 @@ _DRAWS, _WORK = (
     2000,
 )  # draws of a prediction; fewer, but two at least, where these have more rounds than that together
 _POINTS = 60  # of a predicted curve
+_NINETY = 1.64  # standard deviations, between which nine of ten lie
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +80,7 @@ def predict(
     fleet = fleet_of(setup)
     drawn = other_seeds(spec.training_seed, _affordable(spec, draws)) if seeds is None else seeds
     parts, notes = foreseen(setup, drawn)
-    found = tuple(_drawn(part, fleet, reference) for part in parts)
+    found = tuple(_drawn(part, fleet, reference, setup.plan) for part in parts)
     return Prediction(setup, fleet, reference, found, (*notes, *_blind(setup, parts)), time.perf_counter() - start)
 
 
@@ -79,9 +88,9 @@ def _affordable(spec: Spec, draws: int) -> int:
     return min(draws, max(1, _WORK // spec.stop["rounds"]))
 
 
-def _drawn(part: Participation, fleet: Fleet, reference: Reference) -> Draw:
-    ideal = reference.ideal
-    clock = class_clock(part, fleet.labels, cohort=ideal.cohort, noise=ideal.noise)
+def _drawn(part: Participation, fleet: Fleet, reference: Reference, plan: Plan) -> Draw:
+    ideal, factors = reference.ideal, lateness(plan, part)
+    clock = class_clock(part, fleet.labels, cohort=ideal.cohort, noise=ideal.noise, factors=factors)
     return Draw(part, clock, foretold(clock, ideal, fleet.test))
 
 
@@ -163,12 +172,14 @@ def curve_of(found: Prediction) -> dict[str, list[float]]:
 
 
 def within(known: Band, mean: Floats, sd: Floats, reference: Reference) -> tuple[Floats, Floats]:
-    """The band around foretold accuracies: errors of held-out fleets at the same progress, and the spread of the draws."""
+    """The band around foretold accuracies: errors of held-out fleets at the same progress, the spread of the draws, and luck."""
     curve = reference.ideal.accuracy
     whole = max(float(curve[-1] - curve[0]), 1e-9)
     below, above = known.at((mean - curve[0]) / whole)
-    down, up = np.hypot(below * whole, 1.64 * sd), np.hypot(above * whole, 1.64 * sd)
-    return np.clip(mean - down, 0.0, 1.0), np.clip(mean + up, 0.0, 1.0)
+    drawn = _NINETY * np.hypot(sd, reference.luck)
+    return np.clip(mean - np.hypot(below * whole, drawn), 0.0, 1.0), np.clip(
+        mean + np.hypot(above * whole, drawn), 0.0, 1.0
+    )
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

@@ -45,12 +45,14 @@ class Reference:
     """What an ideal fleet learns. `small` is its learning curve with FEW reports a commit, `same` the one of the same few people:
     from both the noise and the exponent came.
 
+    `luck` is by how much accuracy jumps about its curve from commit to commit, as a standard deviation: no prediction is nearer.
     `flat`: the curve had stopped rising. `seconds` is what training all three took, `kept` whether that was before.
     """
 
     ideal: Ideal
     small: Floats
     same: Floats
+    luck: float
     flat: bool
     seconds: float
     kept: bool = False
@@ -105,7 +107,8 @@ def _trained(spec: Spec, full: Spec, task: Task | None, cohort: int) -> Referenc
         )
     )
     ideal = calibrated(ideal, [small, same], fleet.labels, fleet.test)
-    return Reference(ideal, small.accuracy, same.accuracy, commits < full.stop["rounds"], 0.0)
+    luck = float(np.sqrt(np.mean((whole.accuracy - ideal.accuracy) ** 2)))
+    return Reference(ideal, small.accuracy, same.accuracy, luck, commits < full.stop["rounds"], 0.0)
 
 
 def few_people(clients: int, seed: int) -> list[int]:
@@ -166,7 +169,8 @@ def _kept(place: Path) -> Reference | None:
         curve = {name: np.array(got[name], np.float64) for name in ("accuracy", "diversity", "small", "same")}
         told = float(got["noise"]), int(got["cohort"]), float(got["exponent"])
         ideal = Ideal(curve["accuracy"], curve["diversity"], *told)
-        return Reference(ideal, curve["small"], curve["same"], bool(got["flat"]), float(got["seconds"]), kept=True)
+        others = float(got["luck"]), bool(got["flat"]), float(got["seconds"])
+        return Reference(ideal, curve["small"], curve["same"], *others, kept=True)
     except (OSError, ValueError, KeyError, TypeError):  # what cannot be read is made again
         return None
 
@@ -176,7 +180,7 @@ def _keep(place: Path, made: Reference, spec: Spec) -> None:
     text = json.dumps({
         "accuracy": ideal.accuracy.tolist(), "diversity": ideal.diversity.tolist(), "noise": ideal.noise, "cohort": ideal.cohort,
         "exponent": ideal.exponent, "small": made.small.tolist(), "same": made.same.tolist(),
-        "flat": made.flat, "seconds": made.seconds, "spec": spec.table(),
+        "luck": made.luck, "flat": made.flat, "seconds": made.seconds, "spec": spec.table(),
     })  # fmt: skip
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Predictions: repeatable, from other draws than the run's own, better on kinder fleets, and never out of bounds."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -82,11 +83,22 @@ def test_the_clock_needs_no_training():
     assert easier["score"] > found["score"] and easier["effective"] > found["effective"]
 
 
-def test_the_band_holds_the_errors_and_the_draws(foretold):
+def test_the_band_holds_the_errors_the_draws_and_the_luck(foretold):
     known = Band(np.array([0.0, 1.0]), np.array([0.2, 0.0]), np.array([0.0, 0.0]), "a test")
-    end = float(foretold.reference.ideal.accuracy[-1])
-    low, high = within(known, np.array([end]), np.array([0.1]), foretold.reference)
+    plain = replace(foretold.reference, luck=0.0)
+    end = float(plain.ideal.accuracy[-1])
+    low, high = within(known, np.array([end]), np.array([0.1]), plain)
     assert low[0] == pytest.approx(end - 0.164) and high[0] == pytest.approx(min(end + 0.164, 1.0))
-    start = float(foretold.reference.ideal.accuracy[0])
-    low, _ = within(known, np.array([start]), np.zeros(1), foretold.reference)
+    low, _ = within(known, np.array([end]), np.array([0.03]), replace(plain, luck=0.04))
+    assert low[0] == pytest.approx(end - 1.64 * 0.05)
+    start = float(plain.ideal.accuracy[0])
+    low, _ = within(known, np.array([start]), np.zeros(1), plain)
     assert low[0] == pytest.approx(max(start - 0.2 * (end - start), 0.0))
+
+
+def test_like_people_who_are_always_there_are_foretold_the_reference_curve(kept):
+    world = {"clients": 24, "data": {"use": "iid"}}
+    ideal = {**TABLE, "world": world, "pace": {"use": "readiness", "cohort": 24, "min_clients": 1}}
+    found = predict(resolve(ideal), cache=kept)
+    for draw in found.draws:
+        assert draw.accuracy == pytest.approx(found.reference.ideal.accuracy)

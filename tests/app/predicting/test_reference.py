@@ -20,7 +20,7 @@ def test_an_ideal_fleet_learns_and_small_cohorts_learn_slower(foretold):
     assert ideal.accuracy[-1] > 0.5 and ideal.noise >= 0 and ideal.cohort == 6
     assert ideal.diversity.shape == (13, 10) and (ideal.diversity <= 1 + 1e-9).all()
     assert len(foretold.reference.same) == 13 and foretold.reference.same[-1] < ideal.accuracy[-1]
-    assert ideal.exponent in EXPONENTS
+    assert ideal.exponent in EXPONENTS and 0 < foretold.reference.luck < 0.2
 
 
 def test_the_same_few_people_are_a_twentieth_and_known():
@@ -51,7 +51,7 @@ def test_other_fleets_find_them_kept(foretold, kept, monkeypatch):
     assert (
         found.ideal.noise == foretold.reference.ideal.noise and found.same.tolist() == foretold.reference.same.tolist()
     )
-    assert found.ideal.exponent == foretold.reference.ideal.exponent
+    assert found.ideal.exponent == foretold.reference.ideal.exponent and found.luck == foretold.reference.luck
 
 
 @pytest.mark.parametrize(
