@@ -68,7 +68,7 @@ LEARNING: dict[str, Any] = {"lr": 0.1, "epochs": 2}
 SETTINGS = {
     "digits": Setting({"use": "digits_mlp"}, LEARNING, 100, 1.0, _each(36, (24, 2), (42, 4))),
     "wisdm": Setting(
-        {"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, LEARNING, 60, 1.5, _each(27, (12, 1), (18, 1)), "inline"
+        {"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, LEARNING, 60, 1.5, _each(27, (7, 1), (18, 1)), "inline"
     ),
     "fashion": Setting({"use": "fashion_mlp", "samples": 4000}, LEARNING, 60, 1.0, {"fresh": (21, 2)}),
 }
