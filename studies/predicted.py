@@ -46,21 +46,24 @@ def interval(
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The figures of some fleets."""
-    names = ("predicted", "own", "trained", "InterMC-R", "speed sd", "foreseen", "commits", "seconds", "low", "high")
+    names = ("predicted", "own", "trained", "InterMC-R", "speed sd", "foreseen", "commits", "low", "high")
     column = {name: np.array([row[name] for row in rows], float) for name in names}
     clusters, trained = [row.get("cluster", row["name"]) for row in rows], column["trained"]
 
     def r(name: str) -> tuple[float, float, float]:
         return interval(column[name], trained, clusters=clusters)
 
-    error = column["predicted"] - trained
+    error, seconds = (
+        column["predicted"] - trained,
+        [float(row["seconds"]) for row in rows if row["seconds"] is not None],
+    )
     off = np.abs(column["foreseen"] - column["commits"]) / np.maximum(column["commits"], 1)
     found = {
         "fleets": len(rows), "clusters": len(set(clusters)), "r": r("predicted"), "r_own": r("own"),
         "mean_error_own": float(np.abs(column["own"] - trained).mean()), "InterMC-R": r("InterMC-R"), "speed sd": r("speed sd"),
         "mean_error": float(np.abs(error).mean()), "bias": float(error.mean()),
         "commits_off_median": float(np.median(off)), "commits_off_worst": float(off.max()),
-        "seconds_median": float(np.median(column["seconds"])), "seconds_worst": float(column["seconds"].max()),
+        "seconds_median": float(np.median(seconds)) if seconds else None, "seconds_worst": max(seconds, default=None),
         "in_band": float(np.mean((column["low"] <= trained) & (trained <= column["high"]))), "trained_sd": float(trained.std()),
     }  # fmt: skip
     return found | _before(rows, clusters, trained, np.abs(error))
@@ -118,7 +121,7 @@ def markdown(split: str, found: dict[str, dict[str, Any]], worst: Sequence[dict[
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *(
             f"| {name} ({s['fleets']}) | {_said(s['r'])} | {_said(s['r_own'])} | {_said(s['InterMC-R'])} | {_said(s['speed sd'])} | {100 * s['mean_error']:.1f} ({100 * s['mean_error_own']:.1f}) | "
-            f"{100 * s['bias']:+.1f} | {100 * s['commits_off_median']:.1f} % | {100 * s['in_band']:.0f} % | {s['seconds_median']:.2f} ({s['seconds_worst']:.2f}) |"
+            f"{100 * s['bias']:+.1f} | {100 * s['commits_off_median']:.1f} % | {100 * s['in_band']:.0f} % | {_timed(s)} |"
             for name, s in found.items()
         ),
         *_beside(found),
@@ -131,6 +134,10 @@ def markdown(split: str, found: dict[str, dict[str, Any]], worst: Sequence[dict[
         ),
     ]  # fmt: skip
     return "\n".join([*lines, ""])
+
+
+def _timed(s: dict[str, Any]) -> str:
+    return "not timed" if s["seconds_median"] is None else f"{s['seconds_median']:.2f} ({s['seconds_worst']:.2f})"
 
 
 def _beside(found: dict[str, dict[str, Any]]) -> list[str]:

@@ -201,7 +201,15 @@ def _blind(setup: Setup, parts: Sequence[Participation]) -> list[str]:
     ]
     late = [float(part.staleness.mean()) for part in parts if len(part.staleness)]
     if late and np.mean(late) > 0:
-        found.append(f"reports are {np.mean(late):.2g} versions late on average, which counts as if they were not late")
+        short = [by for by in (lateness(plan, part) for part in parts) if by is not None]
+        counted = (
+            f"{np.mean([by.mean() for by in short]):.2f} of a report that is not late"
+            if short
+            else "as if they were not late"
+        )
+        found.append(
+            f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, whatever an old model does to them"
+        )
     if plan.algorithm.personal is not None or plan.algorithm.tune is not None:
         found.append("it is about the server's model: models that clients keep for themselves are not foretold")
     if setup.world.users is not None:

@@ -1,5 +1,7 @@
 """Who will take part: by walks where they are enough, by dry runs elsewhere; what cannot be foreseen is said or refused."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from fedfleet.app.predicting.participation import (
     fleet_of,
     foreseeable,
     foreseen,
+    lateness,
     mean_samples,
     other_seeds,
     reachable_share,
@@ -92,3 +95,17 @@ def test_trips_and_reach_are_those_of_the_world():
     trips, reach = trip_seconds(setup), reachable_share(setup.world, 10 * 86400.0)
     assert trips.shape == (24,) and (trips > 0).all() and reach.mean() == pytest.approx(0.3, abs=0.05)
     assert mean_samples(setup_of(world=TABLE["world"] | {"charge": 70})) == 70.0
+
+
+BUFFERED = {"use": "buffered", "k": 3, "concurrency": 12}
+
+
+def test_late_reports_are_shortened_as_the_algorithm_shortens_them():
+    setup = setup_of(pace=BUFFERED, algorithm={"use": "fedbuff", "lr": 0.3})
+    (part,), _ = foreseen(setup, [5])
+    assert part.staleness.max() > 1
+    assert lateness(setup.plan, part) == pytest.approx((1.0 + part.staleness) ** -0.5)
+    for other in ({"use": "fedavg"}, {"use": "fedbuff", "average": "normalised"}):
+        got = lateness(setup_of(pace=BUFFERED, algorithm=other).plan, part)
+        assert got is None or got == pytest.approx(1.0)
+    assert lateness(setup.plan, replace(part, staleness=0 * part.staleness)) is None
