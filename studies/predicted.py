@@ -19,9 +19,8 @@ INTRODUCTION = """# Predicted, then trained
 
 What `fedfleet predict` foretells of fleets, and what training on them then gave: `python -m studies.predict --split SPLIT --publish` repeats it.
 100 clients, cohorts of 20, FedAvg under a deadline, as many bytes as ViT-B/16; every fleet has devices, states and a deadline of its own.
-r is Pearson's over fleets, between what is foretold and the accuracy of the last model, with a 95 % bootstrap interval, which redraws all
-fleets with the same data and first model at once;
-it is foretold with other draws of who is chosen than the run's own; *own choices*: with those of the run, which a simulation could know.
+r is Pearson's over fleets, between what is foretold and the accuracy of the last model, with a 95 % bootstrap interval over
+fleet draws; it is foretold with other draws of who is chosen than the run's own; *own choices*: with those of the run, which a simulation could know.
 InterMC-R is measured with the run's own cohort, rounds, deadline and work. *Bias* is predicted minus trained, in points. *In the band*: the
 share of runs that ended inside the band of `fedfleet predict`, which is made for nine of ten. Fleets for which fewer than 5 commits are foreseen
 were drawn again. How a prediction is made: [prediction](../docs/explanation/prediction.md).
@@ -34,13 +33,11 @@ SPLITS = {  # in the order of the page, with what was decided on them
 }
 
 
-def interval(
-    x: Any, y: Any, *, clusters: Sequence[Hashable] | None = None, draws: int = 2000
-) -> tuple[float, float, float]:
-    """Pearson's r with its 95 % percentile bootstrap interval over fleets; those of one cluster are redrawn together."""
+def interval(x: Any, y: Any, *, draws: int = 2000) -> tuple[float, float, float]:
+    """Pearson's r with its 95 % percentile bootstrap interval over fleets."""
     from fedfleet.measure.statistics.correlation import correlation
 
-    found = correlation(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), clusters=clusters, draws=draws)
+    found = correlation(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), draws=draws)
     return tuple(float("nan") if v is None else v for v in (found.r, found.low, found.high))  # type: ignore[return-value]
 
 
@@ -51,7 +48,7 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     clusters, trained = [row.get("cluster", row["name"]) for row in rows], column["trained"]
 
     def r(name: str) -> tuple[float, float, float]:
-        return interval(column[name], trained, clusters=clusters)
+        return interval(column[name], trained)  # over fleet draws, of which each fleet has its own
 
     error, seconds = (
         column["predicted"] - trained,
@@ -76,7 +73,7 @@ def _before(rows: Sequence[dict[str, Any]], clusters: Sequence[Hashable], traine
     was = np.array([row["before"] for row in rows], float)
     gain = np.abs(was - trained) - error
     return {
-        "r_before": interval(was, trained, clusters=clusters), "mean_error_before": float(np.abs(was - trained).mean()),
+        "r_before": interval(was, trained), "mean_error_before": float(np.abs(was - trained).mean()),
         "bias_before": float((was - trained).mean()), "gain": mean_interval(gain, clusters),
         "exponent": [float(f([row["exponent"] for row in rows])) for f in (min, np.median, max)],
     }  # fmt: skip
@@ -145,7 +142,7 @@ def _beside(found: dict[str, dict[str, Any]]) -> list[str]:
     if not all("gain" in s for s in found.values()):
         return []
     return [
-        "", "The same fleets with one gamma (0.15) for every task, as before:", "",
+        "", "The same fleets with one gamma (0.15) for every task, as before. The interval of the difference redraws all fleets that share data and a first model at once; with fewer than five such draws it says little.", "",
         "| fleets (draws of data) | r | r before | mean error | before | less error now, points | bias | before | gamma, median (range) |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         *(
@@ -157,12 +154,28 @@ def _beside(found: dict[str, dict[str, Any]]) -> list[str]:
     ]  # fmt: skip
 
 
+LATE = """## Late reports
+
+Digits, FedBuff with ten reports a commit and forty devices at work (reports are {staleness:.1f} versions late on average), {fleets} development fleets (IID, Dirichlet .5 and
+.1), 100 commits: mean error in points if a report that is tau versions late counts (1 + tau)^-d. FedBuff's own rule is d = 0.5, and that is what
+`fedfleet predict` takes.
+
+| d | last model | at a quarter and at half of the run |
+| --- | --- | --- |
+"""
+
+
+def late(found: dict[str, Any]) -> str:
+    """The table of how much late reports count."""
+    rows = [f"| {row['d']:g} | {100 * row['end']:.1f} | {100 * row['early']:.1f} |\n" for row in found["rows"]]
+    return LATE.format(**found) + "".join(rows)
+
+
 def page_of(record: dict[str, Any]) -> str:
     """The page of all splits that were tried, from studies/predict.json."""
     tried = [split for split in SPLITS if split in record]
-    return "\n".join(
-        [INTRODUCTION, *(markdown(split, record[split]["summaries"], record[split]["worst"]) for split in tried)]
-    )
+    pages = [markdown(split, record[split]["summaries"], record[split]["worst"]) for split in tried]
+    return "\n".join([INTRODUCTION, *pages, *([late(record["late"])] if "late" in record else [])])
 
 
 def publish(split: str, found: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
