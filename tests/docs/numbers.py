@@ -1,9 +1,9 @@
 """Numbers that a page claims, and what the page itself shows for them: figures with a unit, decimals, and cells of tables.
 
-No claims are numbers inside code, addresses and names (`Dirichlet(0.5)`, Python 3.11, Eq. 3), years, first cells of rows, and counts of
-things that nobody measures (3 steps). What an executed command prints on the page is a source; so is, for amounts that somebody sets
-(a deadline of 60 s), what its specs, programs and commands say, which tests read too. A text block that nobody executes claims what it
-says with a unit.
+No claims are numbers inside code, addresses and names (`Dirichlet(0.5)`, Python 3.11, Eq. 3), years, first cells of rows, and
+counts of what nobody measures (3 steps). What an executed command prints on the page is a source; so is, for amounts that somebody
+sets (a deadline of 60 s), what the page's specs, programs and commands say, which tests read too. A text block that nobody executes
+claims what it says with a unit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tests.docs.pages import Block, blocks_of, commands_of
 _OUTCOMES = r"%|x(?=[\s.,;:)|]|$)|times\b|points?\b"
 _AMOUNTS = (
     r"(?:ms|s|min|h|kB|MB|GB|KiB|MiB|GiB|kbit|Mbit|bit)(?:/s)?\b|(?:milli)?seconds?\b|minutes?\b|hours?\b|days?\b|weeks?\b|"
-    r"W\b|watts?\b|joules?\b|g/kWh|clients\b|devices\b|methods\b|runs\b|people\b|seeds\b|fleets\b|journalled events\b|rounds\b|tasks\b"
+    r"W\b|watts?\b|joules?\b|g/kWh|clients\b|devices\b|methods\b|runs\b|people\b|seeds\b|fleets\b|"
+    r"journalled events\b|rounds\b|tasks\b"
 )
 _ONE = r"[-+]?\d[\d,]*(?:\.\d+)?(?<!,)"
 _ASIDE = r"(?: \([A-Za-z0-9]+\))?"
@@ -25,7 +26,7 @@ _SERIES = re.compile(
     rf"(?<![\w.,/(@-])(?:about |up to )?(?P<all>{_ONE}{_ASIDE}(?:(?:, | and | to | or |, and | / | ± |-){_ONE}{_ASIDE})*) ?"
     rf"(?:(?P<outcome>{_OUTCOMES})|(?P<amount>{_AMOUNTS}))"
 )
-_DECIMAL = re.compile(r"(?<![\w.,/(@-])[-+]?(?:\d[\d,]*)?\.\d+(?![\w.]|,\d)")
+_DECIMAL = re.compile(r"(?<![\w.,/(@-])[-+]?(?:\d[\d,]*)?\.\d+(?!\w|\.\d|,\d)")
 _NAMED = re.compile(
     r"\b(?:Python|TLS|HTTP|torch|CUDA|Eq\.|Eqs\.|Table|Tables|Fig\.|Figure|Theorem|[Ss]ections?|Apache|semver)[ -]\(?\d[\d.]*\)?"
 )
@@ -36,7 +37,7 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?<!,)|(?<![\w])\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A number, the sentence or row that states it, and whether it is an outcome (a share, a ratio, points), which nobody can set."""
+    """A number, the sentence or row that states it, and whether it is an outcome (a share, a ratio, points)."""
 
     number: str
     sentence: str
@@ -48,8 +49,9 @@ def value(text: str) -> float:
 
 
 def plain(text: str) -> str:
-    """A page's words without code, comments and addresses, on one line."""
-    text = re.sub(r"<!--.*?-->|`[^`\n]*`|\]\([^)]*\)", " ", text, flags=re.S)
+    """A page's words on one line: no comments and addresses, and code without its digits."""
+    text = re.sub(r"<!--.*?-->|\]\([^)]*\)", "", text, flags=re.S)
+    text = re.sub(r"`[^`\n]*`", lambda code: re.sub(r"\d", "#", code[0]), text)
     return re.sub(r"\s+", " ", re.sub(r"[\[*]", "", text)).strip()
 
 

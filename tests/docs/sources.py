@@ -1,7 +1,7 @@
 """Where claimed numbers come from: docs/numbers.toml read, each entry held to its source, and what has none found out.
 
-An entry names a page and either `says`, the page's words (code in them may stand or be left out), or `table`, a heading with a table
-below it; numbers.toml says what else is in it.
+An entry names a page and either `says`, the page's words, or `table`, a heading with a table below it; numbers.toml says what else
+is in it.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from typing import Any
 
 from fedfleet.core.registry import builder, names
-from tests.docs.numbers import NUMBER, Said, bare, passages, plain, printed, settings, stated, value
-from tests.docs.pages import ROOT, blocks_of
+from tests.docs.numbers import NUMBER, Said, bare, indented, passages, printed, settings, stated, value
+from tests.docs.pages import ROOT, Block, blocks_of
 from tests.docs.tables import cells, made_by_the_page, name_in, rounds_to, shown
 
 LEDGER: dict[str, list[dict[str, Any]]] = tomllib.loads((ROOT / "docs/numbers.toml").read_text())
@@ -36,13 +37,14 @@ def unsourced(page: str, text: str, ledger: dict[str, list[dict[str, Any]]] = LE
     seen = {outcome: printed(there, outcomes=outcome) for outcome in (True, False)}
     given, entries = settings(there), ledger.get(page, [])
     words = [bare(entry["says"]) for entry in entries if "says" in entry]
-    rows = {bare(row) for entry in entries if "table" in entry for row in table_under(text, entry["table"])[1:]}
-    rows |= {bare(row) for table in shown(text) if made_by_the_page(table, there) for row in table.lines}
+    checked = _checked(text, there, entries)
 
     def vouched(said: Said) -> bool:
         return (
             any(one in said.sentence and said.number in NUMBER.findall(one) for one in words)
-            or said.sentence in rows
+            or any(
+                said.number in row.numbers for row in checked if row.line == said.sentence or row.name in said.sentence
+            )
             or any(rounds_to(one, said.number) for one in seen[said.outcome])
             or (not said.outcome and value(said.number) in given)
         )
@@ -54,32 +56,63 @@ def unsourced(page: str, text: str, ledger: dict[str, list[dict[str, Any]]] = LE
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of a table that is held to its source; who names it in a sentence may repeat its numbers."""
+
+    line: str
+    name: str
+    numbers: list[str]
+
+
+def _checked(text: str, there: list[Block], entries: list[dict[str, Any]]) -> list[_Row]:
+    found = [_row(line, []) for table in shown(text) if made_by_the_page(table, there) for line in table.lines]
+    for entry in entries:
+        if "table" in entry:
+            head, *rows = table_under(text, entry["table"]) or [""]
+            without = [i for i, title in enumerate(cells(head)) if title in entry.get("but", [])]
+            found += [_row(row, without) for row in rows]
+    return found
+
+
+def _row(line: str, without: list[int]) -> _Row:
+    kept = [one for i, one in enumerate(cells(line)) if i and i not in without]
+    return _Row(bare(line), f"`{name_in(cells(line)[0])}`", NUMBER.findall(" ".join(kept)))
+
+
 def fault(page: str, text: str, entry: dict[str, Any]) -> str | None:
     """What is wrong with an entry: the page does not say so any more, or its source does not."""
     if "table" in entry:
         return _fault_of_table(page, text, entry)
-    says = plain(entry["says"])
-    if not any(says in plain(passage) for passage in [*passages(text), text]):
+    says = bare(entry["says"])
+    if not any(says in bare(passage) for passage in [*passages(text), *indented(text), text]):
         return f"{page} does not say {says!r} any more: correct or drop its entry in docs/numbers.toml"
     told = NUMBER.findall(says)
-    if "is" in entry:
-        wanted = entry["is"] if isinstance(entry["is"], list) else [entry["is"]]
-        found = [float(eval(one, dict(KNOWN))) for one in wanted]
-        if _in_order(found, told):
-            return None
-        return f"{page} says {says!r}, and {', '.join(wanted)} is {', '.join(f'{one:g}' for one in found)}: correct the page"
     if "found" in entry:
-        sources = entry["found"] if isinstance(entry["found"], list) else [entry["found"]]
+        sources = _listed(entry["found"])
         gone = [one for one in sources if one not in text_of(entry["in"])]
         if gone:
             return f"{entry['in']} does not say {gone[0]!r} any more, on which {page} rests: {says!r}"
         there = [value(n) for one in sources for n in NUMBER.findall(one)]
         missing = [n for n in told if not any(rounds_to(one, n) for one in there) and n not in entry.get("but", [])]
-        return f"{page} says {missing[0]} in {says!r}, and {entry['in']} says {there}" if missing else None
+        if missing and "is" not in entry:
+            return f"{page} says {missing[0]} in {says!r}, and {entry['in']} says {there}: correct the page"
+    if "is" in entry:
+        found = [float(one) for text in _listed(entry["is"]) for one in _listed(eval(text, dict(KNOWN)))]
+        if not _in_order(found, told):
+            return (
+                f"{page} says {says!r}, and {entry['is']} is {', '.join(f'{one:g}' for one in found)}: correct the page"
+            )
+    if "is" in entry or "found" in entry:
+        return None
     if "test" in entry:
         ok = page.rsplit("/", 1)[-1] in text_of(entry["test"])
         return None if ok else f"{entry['test']} does not look at {page}"
     return None if len(entry.get("because", "")) > 10 else f"{page}: {says!r} has no source: {CURE}"
+
+
+def _listed(found: Any) -> list[Any]:
+    return found if isinstance(found, list) else [found]
 
 
 def _in_order(found: list[float], told: list[str]) -> bool:
@@ -122,7 +155,7 @@ def _fault_of_table(page: str, text: str, entry: dict[str, Any]) -> str | None:
             listed = columns if isinstance(columns, list) else [columns]
             there = [value(n) for one in listed for n in NUMBER.findall(cell(one, name, entry["in"]))]
             if not _in_order(there[: len(numbers)], numbers) or len(there) < len(numbers):
-                return f"{page}: {told!r} of {name} below {entry['table']!r} ({title}); {entry['in']} says {there}"
+                return f"{page}: {told!r} of {name} below {entry['table']!r} ({title}), and {entry['in']} says {there}: correct the page"
     return None
 
 
@@ -140,6 +173,11 @@ def default(kind: str, part: str, key: str) -> float:
 def option(verb: str, name: str) -> float:
     """The default of a command's option."""
     return inspect.signature(of(f"fedfleet.app.verbs.{verb}:{verb}")).parameters[name].default
+
+
+def most(name: str) -> float:
+    """The largest number of a type of fedfleet.core.limits."""
+    return next(one.le for one in of(f"fedfleet.core.limits:{name}").__metadata__ if hasattr(one, "le"))
 
 
 def result(column: str, row: str) -> float:
@@ -170,9 +208,12 @@ KNOWN: dict[str, Any] = {
     "of": of,
     "default": default,
     "option": option,
+    "most": most,
     "result": result,
     "zoo": zoo,
     "ahead": ahead,
     "seconds": seconds,
+    "replace": replace,
+    "TASKS": list(_TASKS),
     "first": tomllib.loads((ROOT / "examples/first.toml").read_text()),
 }

@@ -1,14 +1,19 @@
-"""Tables of a page that show the runs of a study: `<!-- table: runs/NAME -->` above a table whose rows are arms and whose columns name a
-measure in code. A page that has one also has the command that makes the folder; who runs it compares every cell."""
+"""Tables of a page that show runs: `<!-- table: FOLDER -->` above a table whose columns name a measure in code.
+
+Rows are the arms of the study in that folder, or the runs in it by name. The page has the commands that make the folder too, so
+that whoever executes them compares every cell. One number of an arm is the mean over its seeds, several are one each.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedfleet.app.terminal.text import span
 from tests.docs.numbers import NUMBER, value
 from tests.docs.pages import Block, commands_of
 
@@ -38,10 +43,11 @@ def name_in(cell: str) -> str:
 
 def rounds_to(source: float, told: str) -> bool:
     """Whether a value is what the page says, to the digits that it says; trailing zeros of a whole number are no digits."""
-    whole = "." not in told
-    digits = told.replace(",", "").strip("0") if whole else re.sub(r"\D", "", told).lstrip("0")
-    near = float(f"{source:.{max(1, len(digits))}g}") == value(told)
-    return near or (not whole and round(source, len(told.split(".")[1])) == value(told))
+    digits = told.replace(",", "")
+    _, point, after = digits.partition(".")
+    zeros = len(digits) - len(digits.rstrip("0")) if digits.strip("0") else 0
+    unit = 10.0 ** -len(after) if point else 10.0**zeros
+    return abs(source - value(told)) <= 0.5 * unit * (1.0 + 1e-9)
 
 
 def shown(text: str) -> list[Shown]:
@@ -54,13 +60,17 @@ def shown(text: str) -> list[Shown]:
 
 
 def made_by_the_page(table: Shown, blocks: list[Block]) -> bool:
-    """Whether a command of the page makes the study that the table shows, so that its cells are compared."""
-    lines = [c.line for b in blocks if b.language == "console" for c in commands_of(b)]
-    return any("study " in line and f"--out {table.folder}" in line for line in lines)
+    """Whether commands of the page make what the table shows, the whole study or each of the runs, so that cells are compared."""
+    made = re.findall(
+        r"--out (\S+)", "\n".join(c.line for b in blocks if b.language == "console" for c in commands_of(b))
+    )
+    return table.folder in made or all(f"{table.folder}/{name}" in made for name in table.rows)
 
 
-def runs_of(folder: Path) -> dict[str, list[dict[str, object]]]:
-    """The measures of each arm's runs in the order of their seeds, with what the study adds."""
+def runs_of(folder: Path, names: Iterable[str]) -> dict[str, list[dict[str, object]]]:
+    """The measures of each arm's runs in the order of their seeds, with what the study adds; or of the runs of these names."""
+    if not (folder / "runs.csv").exists():
+        return {name: [json.loads((folder / name / "metrics.json").read_text())] for name in names}
     arms: dict[str, list[dict[str, object]]] = {}
     for line in csv.DictReader((folder / "runs.csv").read_text().splitlines()):
         metrics = json.loads((folder / line["folder"] / "metrics.json").read_text())
@@ -73,7 +83,7 @@ def faults(text: str, root: Path) -> list[str]:
     """Cells that are not what the runs say, one sentence each."""
     found: list[str] = []
     for table in shown(text):
-        arms = runs_of(root / table.folder)
+        arms = runs_of(root / table.folder, table.rows)
         if set(arms) != set(table.rows):
             found.append(f"{table.folder} has the arms {sorted(arms)}, and the table {sorted(table.rows)}")
             continue
@@ -93,7 +103,9 @@ def _measure(run: dict[str, object], name: str) -> float | None:
 
 
 def _same(title: str, cell: str, measured: list[float | None]) -> bool:
-    """One number is the mean of all runs, several are one each; `never` where a run has none."""
+    """Whether a cell says this; `never` where a run has none, and spans of time as the commands write them."""
+    if re.fullmatch(r"[\d.]+ [a-z]+", cell):
+        return [cell] == [span(one) for one in measured if one is not None]
     told = re.findall(rf"never|{NUMBER.pattern}", cell)
     wanted = measured
     if len(told) == 1 < len(measured) and None not in measured:
