@@ -34,7 +34,7 @@ def entry(says="It was 13.6 times as fast", **rest):
         ({"table": "Things", "in": "benchmarks/RESULTS.md", "columns": {"kinds": "digits_mlp: accuracy"}}, None),
         (
             {"table": "Things", "in": "benchmarks/RESULTS.md", "columns": {"kinds": "wisdm_cnn: accuracy"}},
-            "'88.4 ± 2.0' of fedavg",
+            "says '88.4 ± 2.0' of fedavg",
         ),
         ({"table": "Things", "in": "benchmarks/RESULTS.md", "columns": {}}, "nobody vouches for the column 'kinds'"),
         ({"table": "Nothing", "in": "benchmarks/RESULTS.md", "columns": {}}, "no table below 'Nothing'"),
