@@ -128,10 +128,15 @@ def table_under(text: str, heading: str) -> list[str]:
     return [row for row in m[0].splitlines() if not re.fullmatch(r"[|\s:-]+", row)] if m else []
 
 
+@cache
+def _table(name: str, heading: str) -> list[str]:
+    return table_under(text_of(name), heading)
+
+
 def cell(column: str, row: str, name: str = "benchmarks/RESULTS.md") -> str:
     """A cell of a table in a file: `column` is the table's heading and the column's, as in `digits_mlp: accuracy`."""
     heading, _, wanted = column.partition(": ")
-    head, *rows = table_under(text_of(name), heading) or [""]
+    head, *rows = _table(name, heading) or [""]
     at = cells(head).index(wanted) if wanted in cells(head) else -1
     for one in rows:
         if name_in(cells(one)[0]) == row and at > 0:
@@ -155,7 +160,8 @@ def _fault_of_table(page: str, text: str, entry: dict[str, Any]) -> str | None:
             listed = columns if isinstance(columns, list) else [columns]
             there = [value(n) for one in listed for n in NUMBER.findall(cell(one, name, entry["in"]))]
             if not _in_order(there[: len(numbers)], numbers) or len(there) < len(numbers):
-                return f"{page}: {told!r} of {name} below {entry['table']!r} ({title}), and {entry['in']} says {there}: correct the page"
+                where = f"of {name} ({title}) below {entry['table']!r}"
+                return f"{page} says {told!r} {where}, and {entry['in']} says {there}: correct the page"
     return None
 
 
