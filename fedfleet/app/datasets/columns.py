@@ -47,9 +47,8 @@ def from_columns(source: Any, inputs: list[str] | None, label: str | None, owner
         if len(columns) == 1 and columns[0].ndim > 1
         else np.stack([_flat(c, n) for c, n in zip(columns, found, strict=True)], 1)
     )
-    people = None if owner is None else _told(source[keys[owner]], owner, "nobody is named", "say who made each")
-    labels = _told(source[keys[y_name]], y_name, "no label is given", "label it")
-    return Picked(x, np.asarray(labels), people, _label_names(source, y_name), tuple(found))
+    people = None if owner is None else _told(source[keys[owner]], owner)
+    return Picked(x, list(source[keys[y_name]]), people, _label_names(source, y_name), tuple(found))
 
 
 def the_label(names: Sequence[str], asked: str | None, *, last: bool = False) -> str:
@@ -160,13 +159,12 @@ def _flat(column: Array, name: str) -> Array:
     return column
 
 
-def _told(column: Any, name: str, lacks: str, cure: str) -> list[Any]:
-    """What a column says of each sample; it must say something of every one."""
-    told = list(column)
-    empty = next((i for i, what in enumerate(told) if what is None or what != what), None)
+def _told(column: Any, name: str) -> list[Any]:
+    people = list(column)
+    empty = next((i for i, who in enumerate(people) if who is None or who != who), None)
     if empty is not None:
-        raise BadInput(f"data: column {name!r}: {lacks} for sample {empty}; {cure}, or drop it")
-    return told
+        raise BadInput(f"data: column {name!r}: nobody is named for sample {empty}; say who made each, or drop it")
+    return people
 
 
 def _label_names(source: Any, name: str) -> tuple[str, ...]:

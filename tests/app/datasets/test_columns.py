@@ -79,7 +79,6 @@ def test_columns_that_nobody_named_are_numbers_to_pandas():
         (Table(x=[], label=[]), {}, "is empty"),
         (Table(x=[[1]], a=[[1]], label=[0]), {"input": ["x", "a"]}, "give it alone"),
         (Table(x=[[1]], label=[0], user=[None]), {"owner": "user"}, "nobody is named for sample 0"),
-        (Table(x=[[1], [2]], label=["a", float("nan")]), {}, "no label is given for sample 1; label it"),
         (Table(x=[{"a": 1}], label=[0]), {}, "no array of numbers"),
         (SimpleNamespace(column_names={"train": ["x"], "test": ["x"]}), {}, "splits train, test; give one of them"),
         (SimpleNamespace(column_names=["x"]), {}, "not streaming"),
