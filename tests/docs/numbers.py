@@ -17,7 +17,7 @@ _OUTCOMES = r"%|x(?=[\s.,;:)|]|$)|times\b|points?\b"
 _AMOUNTS = (
     r"(?:ms|s|min|h|kB|MB|GB|KiB|MiB|GiB|kbit|Mbit|bit)(?:/s)?\b|(?:milli)?seconds?\b|minutes?\b|hours?\b|days?\b|weeks?\b|"
     r"W\b|watts?\b|joules?\b|g/kWh|clients\b|devices\b|methods\b|runs\b|people\b|seeds\b|fleets\b|"
-    r"journalled events\b|rounds\b|tasks\b"
+    r"journalled events\b|rounds\b|tasks\b|bytes\b|characters\b|samples\b|reports\b|classes\b|versions\b|models\b|trials\b|files\b"
 )
 _ONE = r"[-+]?\d[\d,]*(?:\.\d+)?(?<!,)"
 _ASIDE = r"(?: \([A-Za-z0-9]+\))?"
