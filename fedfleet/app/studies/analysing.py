@@ -15,12 +15,13 @@ from fedfleet.app.studies.keeping import Ran
 from fedfleet.app.studies.quantities import Aims, aimed_at, arms_of, number, quantity, reached
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.correlation import correlation
-from fedfleet.measure.statistics.means import mean_of
-from fedfleet.measure.statistics.paired import holm, paired_by_seed
+from fedfleet.measure.statistics.paired import holm
+from fedfleet.measure.statistics.shared import mean_over, paired_over
 from fedfleet.measure.statistics.survival import kaplan_meier, median_time, restricted_mean
 
 Row = dict[str, Any]
 # The means of every row; shares lie between 0 and 1, everything else is not negative.
+_SHARES = ("accuracy", "best_accuracy")
 MEANS = ("accuracy", "accuracy_at_equal_time", "virtual_seconds", "bytes_up", "bytes_down", "commits")
 
 
@@ -41,14 +42,18 @@ def rows_of(study: Study, cells: Sequence[Ran], aims: Aims) -> list[Row]:
 
 
 def conclusion(cells: Sequence[Ran]) -> str:
-    """The verdict over the runs that made a model, in one sentence; what failed, in another."""
-    groups = {name: tuple(ran.run for ran in mine if ran.good and ran.run) for name, mine in arms_of(cells).items()}
-    arms = [ComparedArm(name, {}, runs) for name, runs in groups.items() if runs]
-    said = [verdict(arms).sentence] if arms else []
+    """The verdict in one sentence, what failed in another. An arm of which runs made no model wins nothing; one that ended in order
+    and never made any is beaten."""
+    arms = [
+        ComparedArm(name, {}, tuple(ran.run for ran in mine if ran.good and ran.run), sum(not ran.good for ran in mine))
+        for name, mine in arms_of(cells).items()
+        if any(ran.run for ran in mine)
+    ]
+    said = [verdict(arms).sentence] if any(arm.runs for arm in arms) else []
     failed = sum(not ran.good for ran in cells)
     if failed:
         most = _most_common([ran.reason for ran in cells if ran.reason])
-        left = ", and the comparison is among the others" if arms else ""
+        left = ", and the differences are among the others" if said else ""
         said.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
     return " ".join(said)
 
@@ -109,12 +114,13 @@ def _row(name: str, settings: dict[str, Any], mine: Sequence[Ran], aims: Aims) -
 
 def summarised(mine: Sequence[Ran], name: str, aims: Aims, where: str) -> dict[str, Any] | None:
     """Mean, sd and 95 % interval of a quantity over the runs that have it; None if none has."""
-    values = [value for ran in mine if (value := number(ran, name, aims, where)) is not None]
-    if not values:
+    known = [(value, ran.cell.drawn) for ran in mine if (value := number(ran, name, aims, where)) is not None]
+    if not known:
         return None
-    if name.startswith(("accuracy", "best_accuracy")) and max(values) <= 1:
-        return asdict(mean_of(values, least=0.0, most=1.0))
-    return asdict(mean_of(values, least=0.0 if min(values) >= 0 else -float("inf")))
+    values, drawn = [value for value, _ in known], [draws for _, draws in known]
+    least = 0.0 if min(values) >= 0 else -float("inf")
+    most = 1.0 if name.startswith(_SHARES) and max(values) <= 1 else float("inf")
+    return asdict(mean_over(values, drawn, least=least, most=most))
 
 
 def timed(mine: Sequence[Ran], target: float, horizon: float | None) -> dict[str, Any] | None:
@@ -211,9 +217,12 @@ def _pairs(groups: dict[str, list[Ran]], metric: str, baseline: str, aims: Aims,
         for name, mine in groups.items()
     }
     others = [name for name in groups if name != baseline]
-    found = [paired_by_seed(values[name], values[baseline]) for name in others]
+    drawn = {ran.cell.repetition: ran.cell.drawn for mine in groups.values() for ran in mine}
+    tested = min((ran.run.tested for mine in groups.values() for ran in mine if ran.run and ran.run.tested), default=0)
+    sample = 1 / tested if tested and metric in ("accuracy", "best_accuracy", "accuracy_at_equal_time") else 0.0
+    found = [paired_over(values[name], values[baseline], drawn, grain=sample) for name in others]
     corrected = holm([None if one is None else one.p for one in found])
-    empty = {"difference": None, "low": None, "high": None, "p": None, "n": 0}
+    empty = {"difference": None, "low": None, "high": None, "p": None, "n": 0, "unit": "seeds"}
     return [
         {"arm": name, "baseline": baseline, **(asdict(one) if one else empty), "p_holm": p}
         for name, one, p in zip(others, found, corrected, strict=True)

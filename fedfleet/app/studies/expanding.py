@@ -33,6 +33,12 @@ class Cell:
         return (self.seed, *(self.draws[key] for key in sorted(self.draws)))
 
     @property
+    def drawn(self) -> dict[str, int]:
+        """Which draw of fleet, data and training it is: runs that share one are not independent of each other."""
+        spec = self.spec
+        return {"fleets": spec.fleet_seed, "draws of data": spec.data_seed, "trainings": spec.training_seed}
+
+    @property
     def title(self) -> str:
         """The run in words."""
         return ", ".join([self.arm, f"seed {self.seed}", *(f"{k} {v}" for k, v in self.draws.items())])

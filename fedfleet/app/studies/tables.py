@@ -64,9 +64,11 @@ def _against(row: Row, baseline: str) -> str:
     if pair is None or pair["difference"] is None:
         return "no common seed"
     said = f"{100 * pair['difference']:+.1f} points"
-    if pair["low"] is None:
+    if pair["p_holm"] is None:
         return f"{said} (one seed)"
     p = "p < 0.001" if pair["p_holm"] < 0.001 else f"p = {pair['p_holm']:.3f}"
+    if pair["low"] is None:
+        return f"{said} on each seed, {p}"
     return f"{said} [{100 * pair['low']:+.1f} to {100 * pair['high']:+.1f}], {p}"
 
 

@@ -1,5 +1,7 @@
 """What runs say is the textbook's statistic of their values, with failures counted and not hidden."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, rows_of
@@ -117,5 +119,32 @@ def test_the_conclusion_names_a_winner_only_with_seeds_enough_and_says_what_fail
     assert clear.startswith(f"The winner is {B}: ")
     assert "The winner is" not in conclusion(ran(asked(seeds=1), [0.5, 0.8]))
     some = conclusion(ran(three, [0.5, 0.52, 0.51, 0.8, None, 0.81]))
-    assert some.endswith("1 of 6 runs made no model, and the comparison is among the others; most often: out of luck.")
+    assert some.endswith(
+        "1 of 6 runs made no model, and the differences are among the others; most often: out of luck."
+    )
     assert conclusion(ran(three, [None] * 6)) == "6 of 6 runs made no model; most often: out of luck."
+
+
+def test_whoever_lost_runs_wins_nothing_however_good_the_others_are():
+    five = asked(seeds=5)
+    low, high = [0.5, 0.52, 0.51, 0.53, 0.5], [0.8, 0.83, 0.81, 0.84, 0.82]
+    assert conclusion(ran(five, [*low, *high])).startswith(f"The winner is {B}")
+    cells = ran(five, [*low, *high])
+    bare = [replace(c, reason="no model was made") if c.cell.arm == B and c.cell.seed < 2 else c for c in cells]
+    said = conclusion(bare)
+    assert said.startswith(f"No winner can be named, since not all runs of {B} have a model: "), said
+    nobody = [replace(c, reason="no model was made") if c.cell.arm == B else c for c in cells]
+    assert conclusion(nobody).startswith(f"The winner is {A}: it reached 51.2 %") and "made no model" in conclusion(
+        nobody
+    )
+
+
+def test_runs_on_few_fleets_tell_of_few_fleets():
+    study = asked(seeds=4, baseline=A, grid={"algorithm.lr": [0.05, 0.1], "seeds.fleet": [7, 8]})
+    # The second arm gains 1 point on one fleet and 9 on the other, with every seed nearly alike.
+    gains = [g + e for e in (0.0, 0.001, -0.001, 0.002) for g in (0.01, 0.09)]
+    cells = ran(study, [0.5] * 8 + [0.5 + gain for gain in gains])
+    found = rows(study, cells)[B]
+    assert (found["against"]["n"], found["against"]["unit"]) == (2, "fleets") and found["against"]["p"] > 0.2
+    assert found["accuracy"]["low"] < 0.3 and found["accuracy"]["n"] == 8
+    assert "No winner can be named" in conclusion(cells)
