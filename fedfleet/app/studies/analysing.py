@@ -14,7 +14,7 @@ from fedfleet.app.studies.file import Study
 from fedfleet.app.studies.keeping import Ran
 from fedfleet.app.studies.quantities import Aims, aimed_at, arms_of, number, quantity, reached
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.statistics.correlation import correlation
+from fedfleet.measure.statistics.correlation import Correlation, correlation
 from fedfleet.measure.statistics.paired import holm
 from fedfleet.measure.statistics.shared import mean_over, paired_over
 from fedfleet.measure.statistics.survival import kaplan_meier, median_time, restricted_mean
@@ -78,11 +78,14 @@ def check_askable(study: Study, cells: Sequence[Ran], aims: Aims) -> None:
     """Refuse analyses that no run could answer, before the first one starts: `cells` have not been run yet."""
     for i, asked in enumerate(study.analyses):
         where, s = f"analysis[{i}]", asked.settings
-        for key in ("x", "y"):
-            if key in s and not _measured(s[key]):
-                found = [number(ran, s[key], aims, f"{where}.{key}") for ran in cells]
-                if all(value is None for value in found):
-                    raise BadInput(f"{where}.{key}: no spec of this study has the key {s[key]!r}")
+        for key in ("x", "y", "metric", "columns"):
+            for name in s.get(key, ()) if key == "columns" else filter(None, [s.get(key)]):
+                if not _measured(name):
+                    found = [number(ran, name, aims, f"{where}.{key}") for ran in cells]
+                    if all(value is None for value in found):
+                        raise BadInput(
+                            f"{where}.{key}: no spec of this study has the key {name!r}, or none as a number"
+                        )
         for name in (s.get("rows"), s.get("across"), s.get("cluster")):
             if name is not None and not _measured(name) and all(quantity(ran, name, aims) is None for ran in cells):
                 raise BadInput(f"{where}: no spec of this study has the key {name!r}")
@@ -179,8 +182,11 @@ def _together(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, w
         a, b = number(ran, x, aims, f"{where}.x"), number(ran, y, aims, f"{where}.y")
         if a is not None and b is not None:
             points.append((a, b, ran))
-    if not points:
-        raise BadInput(f"{where}: no run has both {x!r} and {y!r}")
+    if (
+        not points
+    ):  # every run failed, or none got that far: the answer is that there is none, and the tables are written
+        none = asdict(Correlation(None, None, None, 0, 0, "pearson" if asked.kind == "pearson" else "spearman"))
+        return {"x": x, "y": y, "cluster": cluster, **none, "missing": len(cells), "points": []}
     groups = None if cluster is None else [repr(quantity(ran, cluster, aims)) for _, _, ran in points]
     xs, ys = [a for a, _, _ in points], [b for _, b, _ in points]
     method = "pearson" if asked.kind == "pearson" else "spearman"
@@ -213,11 +219,11 @@ def _test(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, where
 def _pairs(groups: dict[str, list[Ran]], metric: str, baseline: str, aims: Aims, where: str) -> list[Row]:
     """Every other arm against the baseline, run by run of common seeds; p also corrected for how many arms there are."""
     values = {
-        name: {ran.cell.repetition: v for ran in mine if (v := number(ran, metric, aims, where)) is not None}
+        name: {ran.cell.pairing: v for ran in mine if (v := number(ran, metric, aims, where)) is not None}
         for name, mine in groups.items()
     }
     others = [name for name in groups if name != baseline]
-    drawn = {ran.cell.repetition: ran.cell.drawn for mine in groups.values() for ran in mine}
+    drawn = {ran.cell.pairing: ran.cell.drawn for mine in groups.values() for ran in mine}
     tested = min((ran.run.tested for mine in groups.values() for ran in mine if ran.run and ran.run.tested), default=0)
     sample = 1 / tested if tested and metric in ("accuracy", "best_accuracy", "accuracy_at_equal_time") else 0.0
     found = [paired_over(values[name], values[baseline], drawn, grain=sample) for name in others]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ Row = Mapping[str, Any]
 Table = tuple[list[str], list[list[str]]]
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
 }  # fmt: skip
 
 
@@ -88,18 +89,30 @@ def markdown(header: Sequence[str], body: Sequence[Sequence[str]], name: str, ve
     """The same with the conclusion before it."""
 
     def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        return f"| {' | '.join(map(plainly, cells))} |"
 
     rule = line(["---"] * len(header))
     notes = "Means over seeds; 95 % intervals (Student) in brackets; p by paired t tests on common seeds, corrected by Holm."
-    return "\n".join([f"# {name}", "", verdict, "", line(header), rule, *map(line, body), "", notes, ""])
+    return "\n".join(
+        [f"# {plainly(name)}", "", plainly(verdict), "", line(header), rule, *map(line, body), "", notes, ""]
+    )
+
+
+def plainly(text: str) -> str:
+    """Text in Markdown that stays as it is: what would be a cell, a tag, or emphasis is none.
+
+    >>> print(plainly("a|b <i>*c*</i> d_e"))
+    a\\|b \\<i>\\*c\\*\\</i> d_e
+    """
+    return re.sub(r"([\\|<*`~])", r"\\\1", text)
 
 
 def latex(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """The same as a tabular of the package booktabs."""
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join("".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells) + r" \\"
+        text = " & ".join("".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells)
+        return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # of the line before, else
 
     columns = "l" * len(header)
     lines = [

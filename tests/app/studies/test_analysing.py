@@ -148,3 +148,33 @@ def test_runs_on_few_fleets_tell_of_few_fleets():
     assert (found["against"]["n"], found["against"]["unit"]) == (2, "fleets") and found["against"]["p"] > 0.2
     assert found["accuracy"]["low"] < 0.3 and found["accuracy"]["n"] == 8
     assert "No winner can be named" in conclusion(cells)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "word"),
+    [
+        ({"kind": "table", "columns": ["accuracy", "pace.use"]}, "not a number"),
+        ({"kind": "table", "columns": ["pace.secnds"]}, "no spec of this study has the key"),
+        ({"kind": "paired_test", "metric": "task.use", "baseline": A}, "not a number"),
+    ],
+)
+def test_columns_that_no_run_could_fill_are_told_before_the_first_starts(analysis, word):
+    study = asked(analysis=[analysis])
+    with pytest.raises(BadInput, match=word):
+        check_askable(study, [replace(one, run=None, reason=None) for one in ran(study, [0.5] * 4)], aims())
+
+
+def test_a_study_that_failed_altogether_has_its_tables_all_the_same():
+    study = asked(
+        analysis=[{"kind": "pearson", "x": "algorithm.lr"}, {"kind": "spearman", "x": "algorithm.lr", "y": "loss"}]
+    )
+    for cells in (ran(study, [None] * 4), ran(study, [0.5] * 4, loss=float("inf"))):
+        found = analysed(study, cells, aims())[-1]
+        assert (found["r"], found["n"], found["missing"], found["points"]) == (None, 0, 4, [])
+
+
+def test_arms_with_a_fleet_of_their_own_are_no_pairs():
+    own = [{"name": "a", "seeds": {"fleet": 7}}, {"name": "b", "seeds": {"fleet": 8}}]
+    study = asked(seeds=3, baseline="a", grid={}, runs=own)
+    found = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.8, 0.85]))["b"]["against"]
+    assert (found["n"], found["p"]) == (0, None), "no seed of them has one fleet"
