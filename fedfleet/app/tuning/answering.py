@@ -197,7 +197,8 @@ def shown_tuned(found: Tuned) -> str:
         return f"none of {len(found.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
     best = found.rows[found.best]
     values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
-    lines = [f"best: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
+    head = "best" if best.value is not None else "no trial got there; the first"
+    lines = [f"{head}: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
     lines.append(
         f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, "
         f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"

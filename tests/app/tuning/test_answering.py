@@ -89,3 +89,9 @@ def test_an_endless_value_is_a_word_in_json(tmp_path):
         json.loads(text, parse_constant=lambda odd: pytest.fail(f"{odd} is no JSON"))
     (tmp_path / "tune.json").write_text(found.text())
     assert read_tuned(tmp_path).rows[0].values["pace.seconds"] == "inf"
+
+
+def test_where_nobody_got_there_nobody_is_called_the_best(tmp_path):
+    row = Row(0, "finished", {"algorithm.lr": 0.1}, None, None, 3, "", default=True)
+    found = Tuned("t", "time_to.0.95", True, (0,), "tpe", "none", {}, [row], 0, None, 3, 0.0, {}, tmp_path)
+    assert shown_tuned(found).startswith("no trial got there; the first: algorithm.lr = 0.1")
