@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.comparing.answering import plain
 from fedfleet.app.studies.file import worded
 from fedfleet.app.tuning.aims import Aim
 from fedfleet.app.tuning.file import Search
@@ -72,7 +73,7 @@ class Tuned:
         """What `fedfleet tune --json` answers."""
         best = None if self.best is None else self.rows[self.best]
         return {
-            "best": dict(best.values) if best else None,
+            "best": plain(dict(best.values)) if best else None,
             "value": best.value if best else None,
             "trials": len(self.rows),
             "pruned": self.count("pruned"),
@@ -91,7 +92,7 @@ class Tuned:
     def text(self) -> str:
         """Everything, as tune.json holds it."""
         kept = {k: v for k, v in asdict(self).items() if k not in ("out", "space")}
-        return json.dumps({**kept, "space": dict(self.space)}, indent=1) + "\n"
+        return json.dumps(plain({**kept, "space": dict(self.space)}), indent=1) + "\n"
 
 
 def read_tuned(folder: Path) -> Tuned:
@@ -196,7 +197,8 @@ def shown_tuned(found: Tuned) -> str:
         return f"none of {len(found.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
     best = found.rows[found.best]
     values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
-    lines = [f"best: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
+    head = "best" if best.value is not None else "no trial got there; the first"
+    lines = [f"{head}: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
     lines.append(
         f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, "
         f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"
