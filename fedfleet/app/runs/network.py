@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, doubts
+from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.pinning import pinned
 from fedfleet.app.assemble.sheet import sheets
 from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions, kept_conditions, refuse_unlike
@@ -26,7 +26,7 @@ from fedfleet.app.runs.folder import (
     write_spec,
 )
 from fedfleet.app.runs.privacy import noising_of, require_secret, source_here
-from fedfleet.app.spec import Spec, load_spec
+from fedfleet.app.spec import Spec, load_spec, resolve
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.runtime import journal as journals
@@ -49,6 +49,7 @@ from fedfleet.runtime.wire.serving import Listening, forget_reports, made_privat
 from fedfleet.runtime.wire.tending import reserved
 
 SERVED = "served"
+_SIMULATED = ("devices", "states", "faults", "energy", "heterogeneity", "charge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,19 @@ def door_of(
         raise BadInput("--client-ca: devices can show certificates over TLS only; give --certificate and --key too")
     files = ServerFiles(certificate, key, client_ca) if certificate is not None and key is not None else None
     return Door(files, open_enrolment, evidence)
+
+
+def unused(spec: Spec) -> list[str]:
+    """What a spec says of a simulated fleet, which a server has no use for: real devices show how they are."""
+    usual = resolve({}).world
+    said = [f"world.{key}" for key in _SIMULATED if spec.world.get(key) != usual.get(key)]
+    if not said:
+        return []
+    one = len(said) == 1
+    return [
+        f"{', '.join(said)} {'describes' if one else 'describe'} a simulated fleet; here devices take the time that they take, and "
+        f"nothing of {'it' if one else 'them'} is charged"
+    ]
 
 
 def serve_run(
@@ -103,7 +117,11 @@ def serve_run(
     taken = (folder / "spec.toml").is_file()
     if not (resume and taken):
         refuse_taken(folder, resume=resume)
-        warn(doubts(setup))
+        warn(
+            [*setup.plan.pace.doubts, *setup.doubts]
+        )  # what nobody in a simulated fleet can do says nothing of real devices
+        for sentence in unused(spec):
+            say(sentence)
         make_folder(folder)
     made_private(folder)
     with locked(folder):
