@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -95,8 +96,12 @@ def serve_run(
     *,
     resume: bool = False,
     key: Path | None = None,
+    command: Sequence[str] = (),
 ) -> Finished:
-    """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run."""
+    """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run.
+
+    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on.
+    """
     if key is not None:
         load_private_key(key)
     refuse_open(options.address, door.files is not None)
@@ -129,16 +134,22 @@ def serve_run(
             check_same_spec(spec, folder)
             if (folder / SEAL).is_file():
                 return finished(folder)
-            return _served(setup, folder, options, door, key, kept_conditions(folder))
+            return _served(setup, folder, options, door, key, kept_conditions(folder), command)
         refuse_taken(folder, resume=resume)
         write_spec(spec, folder)
         conditions = conditions_here(setup)
         keep_conditions(folder, conditions)
-        return _served(setup, folder, options, door, key, conditions)
+        return _served(setup, folder, options, door, key, conditions, command)
 
 
 def _served(
-    setup: Setup, folder: Path, options: Serve, door: Door, key: Path | None, conditions: Conditions
+    setup: Setup,
+    folder: Path,
+    options: Serve,
+    door: Door,
+    key: Path | None,
+    conditions: Conditions,
+    command: Sequence[str],
 ) -> Finished:
     refuse_unlike(folder, conditions)
     (folder / "aggregates").mkdir(exist_ok=True)
@@ -148,7 +159,11 @@ def _served(
     try:
         with _serving(setup, folder, journal, options, door, conditions) as served:
             done = serve(
-                served, options, back=back, tls=_tls(door), listening=_greeting(setup.spec, options, door, folder)
+                served,
+                options,
+                back=back,
+                tls=_tls(door),
+                listening=_greeting(setup.spec, options, door, folder, command),
             )
         journal.flush()
         forget_reports(folder)
@@ -217,10 +232,13 @@ def _tls(door: Door) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _greeting(spec: Spec, options: Serve, door: Door, folder: Path) -> Callable[[Processor, Listening], None]:
+def _greeting(
+    spec: Spec, options: Serve, door: Door, folder: Path, command: Sequence[str]
+) -> Callable[[Processor, Listening], None]:
     def greet(processor: Processor, found: Listening) -> None:
         del processor
-        told = {"address": found.address, "tls": door.files is not None}
+        told: dict[str, Any] = {"address": found.address, "tls": door.files is not None}
+        told |= {"command": [*command], "folder": os.getcwd()} if command else {}
         write_whole(folder / "wire" / "address", (json.dumps(told) + "\n").encode())  # for whoever watches the folder
         how = "with TLS" if door.files is not None else "on this machine only, without TLS"
         say(f"listening on {found.address} ({how}) for {options.devices} devices of {spec.world['clients']} clients")
