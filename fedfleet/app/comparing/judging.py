@@ -1,4 +1,4 @@
-"""Who is better, and how sure that is: at the end of every run, and at equal virtual time.
+"""Who is better, and how sure that is: at the end of every run, and at equal time.
 
 100 rounds can be hours for one run and weeks for another, so that the end alone flatters the slow. A winner is named only if it
 beats every other arm at both moments, on at least three common seeds, by paired tests with Holm's correction; one seed describes.
@@ -15,7 +15,7 @@ from fedfleet.app.comparing import wording
 from fedfleet.app.comparing.certainty import LEAST_SEEDS, LEVEL, clear
 from fedfleet.app.comparing.grouping import draws_of, seed_of
 from fedfleet.app.comparing.reading import accuracy_at
-from fedfleet.app.comparing.record import Arm, Compared, Moment, Pair, Standing, Verdict
+from fedfleet.app.comparing.record import Arm, Compared, Moment, Pair, Standing, Verdict, clock_of
 from fedfleet.measure.statistics.paired import holm
 from fedfleet.measure.statistics.shared import Draws, mean_over, paired_over
 
@@ -41,8 +41,7 @@ def verdict(arms: Sequence[Arm]) -> Verdict:
     at_end = moment(each, None, fair=not unlike)
     at_equal = None if when is None else moment(each, when, fair=not unlike)
     wins = {at_end.winner, at_equal.winner if at_equal else None}
-    clocks = {run.served for arm in each for run in arm.runs}  # real and virtual seconds are never equal
-    winner = at_end.winner if len(wins) == 1 and len(clocks) == 1 else None
+    winner = at_end.winner if len(wins) == 1 else None
     sentence = wording.sentence(arms, each, at_end, at_equal, winner, unlike)
     caveats = tuple(wording.caveats(arms, each, at_end, at_equal))
     return Verdict(sentence, at_end, at_equal, winner is not None, winner, caveats)
@@ -57,7 +56,10 @@ def single(arm: Arm) -> Arm:
 
 
 def equal_time(arms: Sequence[Arm]) -> float | None:
-    """The end of the shortest run, in virtual seconds; runs that made no model, or evaluated none, do not count."""
+    """The end of the shortest run; runs that made no model, or evaluated none, do not count. None: there is no such moment, for
+    one where some runs have real time and others virtual time."""
+    if not clock_of(run for arm in arms for run in arm.runs):
+        return None
     return min(
         (run.end for arm in arms for run in arm.runs if run.first is not None and len(run.accuracy)), default=None
     )
@@ -65,17 +67,17 @@ def equal_time(arms: Sequence[Arm]) -> float | None:
 
 def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True) -> Moment:
     """Standings, the leader against each other arm, and the winner if there is one; `fair`: their accuracies can be compared."""
-    standings = tuple(standing(arm, seconds) for arm in arms)
+    standings, clock = tuple(standing(arm, seconds) for arm in arms), clock_of(run for arm in arms for run in arm.runs)
     known = [s for s in standings if s.mean is not None]
     if not fair or not known:
-        return Moment(seconds, standings, (), None, None)
+        return Moment(seconds, standings, (), None, None, clock)
     leader = max(known, key=lambda s: s.mean.value if s.mean else 0.0)
     drawn = {seed_of(run): draws_of(run) for arm in arms for run in arm.runs}
     tested = min((run.tested for arm in arms for run in arm.runs if run.tested), default=0)
     pairs = _pairs(leader, [s for s in known if s is not leader], drawn, 1 / tested if tested else 0.0)
     going_on = seconds is None and any(not run.ended for arm in arms for run in arm.runs)
     won = len(arms) > 1 and not going_on and _won(leader, standings, pairs)
-    return Moment(seconds, standings, pairs, leader.arm, leader.arm if won else None)
+    return Moment(seconds, standings, pairs, leader.arm, leader.arm if won else None, clock)
 
 
 def standing(arm: Arm, seconds: float | None) -> Standing:

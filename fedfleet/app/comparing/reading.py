@@ -104,6 +104,7 @@ def from_events(
         first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
         tested=max((e.total for e in events if isinstance(e, Evaluated)), default=0),
         digest=str(metrics.get("digest", "")),
+        model=next((str(e.model_hash) for e in reversed(events) if isinstance(e, ModelCommitted)), ""),
     )  # fmt: skip
 
 

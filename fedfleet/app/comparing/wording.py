@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from fedfleet.app.comparing.certainty import clear
 from fedfleet.app.comparing.grouping import draws_of, seed_of
-from fedfleet.app.comparing.record import Arm, Moment, Pair, Standing
+from fedfleet.app.comparing.record import Arm, Moment, Pair, Standing, clock_of
 from fedfleet.app.terminal.text import percent, span
 from fedfleet.measure.statistics.shared import shared
 
@@ -30,6 +30,8 @@ def sentence(
             f"These runs cannot be compared: they are judged on unlike data ({_listed(list(unlike))}), and accuracies on different "
             "test sets say nothing about each other."
         )
+    if not at_end.clock and at_end.leader is not None:
+        return _two_clocks(each, at_end)
     if at_equal is None:
         return "There is nothing to judge: none of these runs has made a model and evaluated it."
     if len(arms) == 1:
@@ -42,7 +44,7 @@ def sentence(
     clauses = _clauses(at_end, at_equal)
     if winner is not None:
         return f"The winner is {winner}: {clauses}."
-    return f"{_no_winner(arms, at_end, at_equal, fewest)}: {clauses}."
+    return f"{_no_winner(at_end, at_equal, fewest)}: {clauses}."
 
 
 def _alone(arm: Arm, one: Arm, at_end: Moment) -> str:
@@ -55,6 +57,8 @@ def _alone(arm: Arm, one: Arm, at_end: Moment) -> str:
             if same
             else "they are not equally far"
             if _going_on(arm)
+            else f"their journals differ as real clocks do; {_models(arm)}"
+            if any(run.served for run in arm.runs)
             else "yet their journals differ, so one of them was changed or made by other code"
         )
         return f"There is nothing to compare: {names} are runs of one spec with one seed, and {told}."
@@ -65,6 +69,35 @@ def _alone(arm: Arm, one: Arm, at_end: Moment) -> str:
         f"These runs differ in seeds only, so there is nothing to compare: {percent(found.mean.value)} at the end"
         f"{_between(found)}, from {percent(values[0])} to {percent(values[-1])} over {len(values)} seeds."
     )
+
+
+def _models(arm: Arm) -> str:
+    """Whether runs of one spec and seed ended with the same model."""
+    return "they end with the same model" if len({run.model for run in arm.runs}) == 1 else "so do their models"
+
+
+def _two_clocks(each: Sequence[Arm], at_end: Moment) -> str:
+    """Of runs of which some were served over a network and others simulated: what they reached, but not in what time."""
+    apart = "real and virtual time are not compared"
+    if len(each) != 2 or len(each[0].keys) != 1:
+        return (
+            f"At the end {_ranked(at_end.standings)}; some were served over a network, others simulated: {apart}, and no winner is "
+            "named."
+        )
+    pairs = [
+        (a, b)
+        for a in each[0].runs
+        for b in each[1].runs
+        if seed_of(a) == seed_of(b) and a.ended and b.ended and a.model
+    ]
+    first = f"Served and simulated, {'this spec ends' if len(pairs) < 2 else 'the runs of each seed end'} with"
+    if pairs and all(a.model == b.model for a, b in pairs):
+        took = " and ".join(f"{span(arm.runs[0].end)} of {clock_of(arm.runs)} time" for arm in each)
+        reached = next(_value(s) for s in at_end.standings if s.mean)
+        return f"{first} the same model, bit for bit: {percent(reached)}, after {took}."
+    if pairs:
+        return f"{first} different models: at the end {_ranked(at_end.standings)}. Real devices come when they come; {apart}."
+    return f"At the end {_ranked(at_end.standings)}; {apart}."
 
 
 def _only(at_end: Moment, winner: str | None) -> str:
@@ -82,7 +115,7 @@ def _only(at_end: Moment, winner: str | None) -> str:
 def _described(at_end: Moment, at_equal: Moment, common: int) -> str:
     """One common seed, or none: what was seen, without a winner."""
     later = "" if _alike(at_end, at_equal) else f", and {_at(at_equal)} {_ranked(at_equal.standings)}"
-    head = "at the end and at equal virtual time alike" if _alike(at_end, at_equal) else "at the end"
+    head = f"at the end and at equal {at_equal.clock} time alike" if _alike(at_end, at_equal) else "at the end"
     errors = [s.test for s in at_end.standings if s.test is not None]
     test = (
         f" (the test set alone makes it ± {100 * max(errors):.1f} points, other seeds often far more)" if errors else ""
@@ -91,18 +124,16 @@ def _described(at_end: Moment, at_equal: Moment, common: int) -> str:
     return f"{_capital(head)} {_ranked(at_end.standings)}{later}; {why}{test}: {_REPEAT}."
 
 
-def _no_winner(arms: Sequence[Arm], at_end: Moment, at_equal: Moment, fewest: int) -> str:
+def _no_winner(at_end: Moment, at_equal: Moment, fewest: int) -> str:
     """Why there is none, before the figures."""
     ends, same = at_end.winner, at_equal.winner
-    if len({run.served for arm in arms for run in arm.runs}) > 1:
-        return "No winner can be named, since some of these runs took real time and others virtual time"
     lost = [s.arm for s in at_end.standings if s.missing and not (s.nothing and s.mean is None)]
     if lost:
         return f"No winner can be named, since not all runs of {_listed(lost)} have a model"
     if ends and same:
         return "No winner, for it depends on the time"
     if ends or same:
-        return f"No winner, since {ends or same} is ahead {'at the end' if ends else 'at equal virtual time'} only"
+        return f"No winner, since {ends or same} is ahead {'at the end' if ends else f'at equal {at_equal.clock} time'} only"
     if fewest == 2:
         return "No winner can be named from two common seeds"
     return "No winner can be named"
@@ -110,7 +141,7 @@ def _no_winner(arms: Sequence[Arm], at_end: Moment, at_equal: Moment, fewest: in
 
 def _clauses(at_end: Moment, at_equal: Moment) -> str:
     if _alike(at_end, at_equal):
-        return f"at the end and at equal virtual time alike {_lead(at_end)}"
+        return f"at the end and at equal {at_equal.clock} time alike {_lead(at_end)}"
     return f"at the end {_lead(at_end)}; {_at(at_equal)} {_lead(at_equal)}"
 
 
@@ -278,7 +309,7 @@ def _alike(at_end: Moment, at_equal: Moment) -> bool:
 
 
 def _at(found: Moment) -> str:
-    return f"at equal virtual time ({span(found.seconds or 0.0)}, when the shortest run ends)"
+    return f"at equal {found.clock} time ({span(found.seconds or 0.0)}, when the shortest run ends)"
 
 
 def _between(found: Standing) -> str:

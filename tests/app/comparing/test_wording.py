@@ -114,3 +114,35 @@ def test_arms_that_differ_in_fleet_and_method_at_once_are_pointed_out():
     assert any("(world.clients) and in choose.use at once" in c for c in verdict(arms([*fleets, *both])).caveats)
     alone = [made(s, ((9.0, 0.6),), name=f"c{s}", world={"clients": 99}) for s in SEEDS]
     assert not any("at once" in c for c in verdict(arms([*fleets, *alone])).caveats)
+
+
+def real(run, **more):
+    return replace(run, name=f"{run.name}-served", out=run.out.with_name(f"{run.name}-served"), served=True, **more)
+
+
+def test_served_and_simulated_are_two_arms_whose_times_are_not_compared():
+    virtual = replace(waiting(1, (9e5, 0.9)), model="m")
+    same = verdict(arms([virtual, real(virtual, model="m", end=12.0)]))
+    assert (
+        same.at_equal_time is None
+        and same.winner is None
+        and [s.arm for s in same.at_end.standings] == ["simulated", "served"]
+    )
+    assert same.sentence == (
+        "Served and simulated, this spec ends with the same model, bit for bit: 90.0 %, after 10.4 days of virtual time and 12 s "
+        "of real time."
+    )
+    assert "different models" in verdict(arms([virtual, real(virtual, model="n")])).sentence
+    many = [replace(waiting(s, (9.0, 0.9)), model="m") for s in SEEDS]
+    each = verdict(arms([*many, *(real(run) for run in many)]))
+    assert "the runs of each seed end with the same model" in each.sentence and not each.sure
+    other = verdict(arms([virtual, real(hurried(1, (5.0, 0.5)))]))
+    assert "real and virtual time are not compared, and no winner is named" in other.sentence
+
+
+def test_where_all_were_served_time_is_real():
+    said = verdict(arms([real(waiting(1, (90.0, 0.9))), real(hurried(1, (60.0, 0.5), (99.0, 0.6)))]))
+    assert "at equal real time (1.5 min" in said.sentence and said.at_end.clock == "real"
+    one = waiting(1, (9.0, 0.5))
+    twice = [real(one, model="m"), real(real(one), model="m", digest="another")]
+    assert "their journals differ as real clocks do; they end with the same model" in verdict(arms(twice)).sentence
