@@ -31,6 +31,7 @@ from fedfleet.runtime.wire.desk.steering import come_back
 from fedfleet.runtime.wire.entries import Entered, entry_bytes
 from fedfleet.runtime.wire.errands import Errands, blob_of, work_of
 from fedfleet.runtime.wire.framing import SMALL
+from fedfleet.runtime.wire.garbage import seldom_collected
 from fedfleet.runtime.wire.holding import Waiters, wake
 from fedfleet.runtime.wire.links import Link, linked
 from fedfleet.runtime.wire.options import Start, start_from
@@ -376,7 +377,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end = socket.socket(fileno=int(sys.argv[1]))
     try:
-        asyncio.run(transmit(end))
+        with seldom_collected():
+            asyncio.run(transmit(end))
     except FedFleetError as wrong:
         sys.stderr.write(f"{wrong}\n")
         raise SystemExit(GIVEN_UP) from None
