@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Array, Tree
 from fedfleet.runtime.files import save_tree
 from fedfleet.runtime.wire.entries import Entered
 from fedfleet.runtime.wire.spool import Spool
@@ -38,11 +38,17 @@ class Committing:
         self.commits = 0
 
     def add(
-        self, bucket: int, entry: Entered, tree: Tree, payload: memoryview | bytes, acknowledge: Acknowledge
+        self,
+        bucket: int,
+        entry: Entered,
+        tree: Tree,
+        payload: memoryview | bytes,
+        acknowledge: Acknowledge,
+        whole: Array | None = None,
     ) -> None:
-        """Fold, or spool, a granted report; `acknowledge` is called when it is safe."""
+        """Fold, or spool, a granted report; `acknowledge` is called when it is safe. `whole`: see `PartialSums.add`."""
         if self._sums is not None:
-            self._sums.add(bucket, entry, tree)
+            self._sums.add(bucket, entry, tree, whole)
         if self._spool is not None:
             self._spool.add(bucket, entry, payload)
         self._waiting.append((entry.task, acknowledge))

@@ -231,7 +231,8 @@ class Transmitter:
             claim.task, claim.client, grant.order, grant.time, grant.weight, grant.factor, grant.sum, claim.crc32c,
             claim.nbytes, names, values, claim.stats,
         )  # fmt: skip
-        self.committing.add(grant.bucket, entry, pending.taken.tree, pending.payload, acknowledge)
+        found = pending.taken
+        self.committing.add(grant.bucket, entry, found.tree, pending.payload, acknowledge, found.whole)
 
     async def _close(self, bucket: int) -> None:
         path = Path(self.start.shared) / f"sums-{self.start.index}-{bucket}.safetensors"
