@@ -119,6 +119,10 @@ def study(
     doubts = [f"{doubt} ({_of(titles, cells)})" for doubt, titles in tried(missing).items()]
     blank = Aims(None, None, _measured(cells))
     check_askable(asked, [Ran(cell, place) for cell, place in zip(cells, outs, strict=True)], blank)
+    if means.ray and missing:
+        from fedfleet.runtime.executors.ray import require_ray
+
+        require_ray(means.address)
     for doubt in doubts:
         tell(f"WARNING: {doubt}")
     _take(out)
