@@ -123,6 +123,8 @@ def study(
     doubts = [f"{doubt} ({_of(titles, cells)})" for doubt, titles in tried(missing).items()]
     blank = Aims(None, None, _measured(cells))
     check_askable(asked, [Ran(cell, place) for cell, place in zip(cells, outs, strict=True)], blank)
+    if means.ray and missing:
+        _check_ray(means.address, missing)
     for doubt in doubts:
         tell(f"WARNING: {doubt}")
     _take(out)
@@ -136,6 +138,18 @@ def study(
         verdict = conclusion(found)
         notes = export(asked, found, rows, analyses, aims, verdict, out)
     return Studied(asked, found, rows, analyses, out, aims, cached, verdict, (*doubts, *notes))
+
+
+def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:
+    """Refuse a cluster that is not there, and runs that would wait on it for ever: for processors that they occupy themselves."""
+    from fedfleet.runtime.executors.ray import require_ray
+
+    inside = [cell.title for cell in missing if cell.spec.run["execute"] == "ray"]
+    if inside:
+        raise BadInput(
+            f'the run {inside[0]!r}: run.execute = "ray" sends parts of a run to Ray, and --ray whole runs; use one of them'
+        )
+    require_ray(address)
 
 
 def _measured(cells: Sequence[Cell]) -> Hardness:
