@@ -15,6 +15,7 @@ from fedfleet.app.predicting.band import Band, band
 from fedfleet.app.predicting.leaving import left_out
 from fedfleet.app.predicting.participation import Fleet, closed_form, fleet_of, foreseeable, foreseen, other_seeds
 from fedfleet.app.predicting.reference import Reference, cohort_of, reference_of
+from fedfleet.app.runs.own import Own
 from fedfleet.app.spec import Spec
 from fedfleet.core.parts import Task
 from fedfleet.core.records import Floats
@@ -52,21 +53,21 @@ def predict(
     spec: Spec,
     *,
     cache: Path | None = None,
-    task: Task | None = None,
+    own: Own | None = None,
     setup: Setup | None = None,
     reference: Reference | None = None,
     draws: int = _DRAWS,
     seeds: Sequence[int] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Prediction:
-    """Predict the run of a spec. `setup` and `reference` are made unless they are given, `task` replaces the spec's own.
+    """Predict the run of a spec. `setup` and `reference` are made unless they are given; `own`: the task that a person gave.
 
     Choices are drawn anew with seeds that the run itself does not have, so that nothing is foretold that is not known of the fleet;
     `seeds` names others.
     """
-    setup = assemble(spec, task) if setup is None else setup
+    setup = assemble(spec, own.task if own else None) if setup is None else setup
     foreseeable(setup)  # what cannot be foreseen is refused before anything is trained
-    reference = reference_of(spec, cache=cache, task=task, tell=tell) if reference is None else reference
+    reference = reference_of(spec, cache=cache, own=own, tell=tell) if reference is None else reference
     start = time.perf_counter()
     fleet = fleet_of(setup)
     drawn = other_seeds(spec.training_seed, _affordable(spec, draws)) if seeds is None else seeds

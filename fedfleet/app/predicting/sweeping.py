@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.predicting.participation import foreseeable
 from fedfleet.app.predicting.predicting import Prediction, predict
 from fedfleet.app.predicting.reference import reference_of
-from fedfleet.app.spec import Spec, resolve
+from fedfleet.app.runs.own import Own, Resolving, named
+from fedfleet.app.spec import Spec
 from fedfleet.app.spec.reading import with_words
 from fedfleet.app.spec.tables import build_part
 from fedfleet.app.terminal.text import percent, span
@@ -63,6 +64,26 @@ def sweep_of(word: str) -> Sweep:
     return Sweep(key, tuple(float(f"{v:.4g}") for v in found))
 
 
+def sweep_over(given: Mapping[str, Any]) -> Sweep:
+    """The same from Python: one key with the values to try.
+
+    >>> sweep_over({"pace.seconds": [30, 60]})
+    Sweep(key='pace.seconds', values=(30, 60))
+    """
+    values = list(next(iter(given.values()), ())) if len(given) == 1 and _listed(given) else []
+    odd = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)]
+    if not 1 <= len(values) <= _MOST or odd:
+        said = f"{odd[0]!r} is not a number" if odd else f"it is {given!r}"
+        raise BadInput(
+            f"sweep: {said}; give one key with 1 to {_MOST} numbers, for example {{'pace.seconds': [30, 60]}}"
+        )
+    return Sweep(next(iter(given)), tuple(values))
+
+
+def _listed(given: Mapping[str, Any]) -> bool:
+    return all(isinstance(values, Iterable) and not isinstance(values, str) for values in given.values())
+
+
 def _number(text: str) -> float | int:
     try:
         return int(text)
@@ -73,10 +94,10 @@ def _number(text: str) -> float | int:
         return value
 
 
-def _asked(table: Mapping[str, Any], name: str, key: str, value: Any) -> Spec:
-    """The spec with this value, if there can be one."""
+def _asked(table: Mapping[str, Any], name: str, key: str, value: Any, resolving: Resolving) -> tuple[Spec, Own | None]:
+    """The spec with this value, if there can be one, and the own task."""
     try:
-        return resolve(_with(table, key, value), name)
+        return resolving(_with(table, key, value), name)
     except FedFleetError as wrong:
         raise type(wrong)(f"--sweep {key}={value}: {wrong}") from None
 
@@ -87,21 +108,24 @@ def swept(
     sweep: Sweep,
     *,
     cache: Path | None = None,
-    task: Task | None = None,
+    resolving: Resolving = named,
     draws: int = 2,
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Predict the run of a spec at each value; one pair of reference runs serves them all. The answer of `predict --sweep`."""
-    spec = resolve(table, name)
-    setup = assemble(spec, task)
+    """Predict the run of a spec at each value; one pair of reference runs serves them all. The answer of `predict --sweep`.
+
+    `resolving` makes the spec of a table, with the own task where a person gave one.
+    """
+    spec, own = resolving(dict(table), name)
+    setup = assemble(spec, own.task if own else None)
     foreseeable(setup)
-    others = [_asked(table, name, sweep.key, value) for value in sweep.values]  # before anything is trained
-    reference = reference_of(spec, cache=cache, task=task, tell=tell)
+    others = [_asked(table, name, sweep.key, value, resolving) for value in sweep.values]  # before anything is trained
+    reference = reference_of(spec, cache=cache, own=own, tell=tell)
     target = _TARGET * float(reference.ideal.accuracy[-1])
     start, rows = time.perf_counter(), list[dict[str, Any]]()
-    for value, other in zip(sweep.values, others, strict=True):
+    for value, (other, its) in zip(sweep.values, others, strict=True):
         try:
-            changed = _changed(setup, spec, other, task)
+            changed = _changed(setup, spec, other, its.task if its else None)
             found = predict(other, setup=changed, reference=reference, draws=draws)
         except FedFleetError as wrong:
             raise type(wrong)(f"--sweep {sweep.key}={value}: {wrong}") from None

@@ -26,7 +26,7 @@ def undisturbed(tmp_path_factory):
 
 def test_the_best_is_a_spec_that_can_be_run(undisturbed):
     found = undisturbed
-    best = found.rows[found.best]
+    best = found.winner
     assert best.value == max(row.value for row in found.rows if row.value is not None)
     assert found.rows[0].default and found.default_value == found.rows[0].value
     assert load_spec(found.out / "best.toml").algorithm["lr"] == best.values["algorithm.lr"]
@@ -39,7 +39,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
 
     calls, performed = [], trying.perform
 
-    def killed(spec, out, *, resume, watch):
+    def killed(spec, out, *, resume, own, watch):
         calls.append(out.name)
 
         def cut(events):
@@ -47,7 +47,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
             if len(calls) in (2, 4) and any(type(e).__name__ == "ModelCommitted" for e in events):
                 raise KeyboardInterrupt
 
-        return performed(spec, out, resume=resume, watch=cut)
+        return performed(spec, out, resume=resume, own=own, watch=cut)
 
     monkeypatch.setattr(trying, "perform", killed)
     search = searched({"trials": 3})

@@ -73,7 +73,7 @@ def test_what_cannot_be_trained_is_refused(kwargs, says):
 
 
 def test_third_parties_add_parts():
-    fedfleet.register("selectors", "first_come", "tests.app.test_api:first_come")
+    fedfleet.register("selectors", "first_come", "tests.app.api.test_training:first_come")
     result = fedfleet.run({**SPEC, "task": "digits_logreg", "choose": {"use": "first_come", "skip": 1}})
     from fedfleet.core.events import TasksSent
 
