@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.datasets.own import opened
+from fedfleet.app.result import Result
 from fedfleet.app.runs.own import Given, Own, Resolving, brought, content, is_own, maker, named, reopened
 from fedfleet.app.runs.own_folder import arrays_file, laid_out, read_arrays, write_arrays
 from fedfleet.app.spec import Spec, given_table, load_spec, resolve
@@ -120,6 +121,16 @@ def folder_of(name: str, value: Any) -> Path:
     if not isinstance(value, str | Path) or not str(value):
         raise BadInput(f"{name} = {value!r}: give a path, as text or as a pathlib.Path")
     return Path(value).expanduser()
+
+
+def kept_in(one: Any, verb: str) -> Path:
+    """The folder of what a call gave, or of what a person names by its path."""
+    if isinstance(one, Result) and one.out is None:
+        raise BadInput(f"a result was kept in no folder; run it with out=.., then {verb} it")
+    where = getattr(one, "out", one)
+    if not isinstance(where, str | Path) or not str(where):
+        raise BadInput(f"{verb}: {one!r} is no folder; give its path, or what a call with out=.. gave")
+    return Path(where).expanduser()
 
 
 def _refuse_named_task(table: Mapping[str, Any]) -> None:

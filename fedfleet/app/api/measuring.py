@@ -69,7 +69,7 @@ def measure(
     >>> sorted(found.metrics), found.metrics["DevMC-T"].unit, sorted(found.clock)[:3]
     (['DevMC-R', 'DevMC-T'], 'seconds of a round', ['classes', 'commits', 'effective'])
     """
-    many = counted("--seeds", seeds, _MOST_SEEDS)
+    many = counted("seeds", seeds, _MOST_SEEDS)
     under: dict[str, Any] = {
         "clients_k": clients_k, "rounds": rounds, "trips": trips, "deadline": deadline, "ready_share": ready_share,
         "t_cost": t_cost, "semantics": semantics, "model_bytes": model_bytes, "samples": samples, "t_break": t_break,

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.api.found import Reported
-from fedfleet.app.api.studying import kept_in
+from fedfleet.app.api.giving import kept_in
+from fedfleet.core.errors import BadInput
 
 
 def report(of: Any) -> Reported:
@@ -20,6 +21,11 @@ def report(of: Any) -> Reported:
         return _study(folder)
     if (folder / "tune.json").is_file():
         return _search(folder)
+    for name, file in (("study", "study.toml"), ("search", "tune.db")):
+        if (folder / file).is_file():
+            raise BadInput(
+                f"the {name} in {folder} has not ended, so there is nothing to report yet; say the same again to go on"
+            )
     from fedfleet.app.pages.report import report_run
     from fedfleet.app.terminal.text import shown_metrics
 

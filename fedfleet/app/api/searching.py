@@ -58,7 +58,7 @@ def tune(
     >>> sorted(found.best), len(found.rows), found.page.name
     (['algorithm.lr'], 2, 'report.html')
     """
-    many, hear = counted("--workers", workers, MOST_WORKERS), _hearing(on_trial)
+    many, hear = counted("workers", workers, MOST_WORKERS), _hearing(on_trial)
     parts = given(model, data, loss)
     name = given_table(spec, overrides)[1]
     folder = place_of(name) if out is None else folder_of("out", out)

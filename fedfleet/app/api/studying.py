@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from fedfleet.app.api.giving import Loss, folder_of, given, kept_once
+from fedfleet.app.api.giving import Loss, folder_of, given, kept_in, kept_once
 from fedfleet.app.comparing import Comparison
 from fedfleet.app.comparing import compare as compared
 from fedfleet.app.pages.studied import with_pages
@@ -71,7 +71,7 @@ def alone(workers: int | None) -> None:
 
 
 def compare(
-    runs: Sequence[Result | str | Path], *, target: float | None = None, page: str | Path | None = None
+    runs: Iterable[Result | str | Path], *, target: float | None = None, page: str | Path | None = None
 ) -> Comparison:
     """Runs side by side, by their folders or results; `print(found.verdict.sentence)` says which is better and how sure that is.
 
@@ -80,7 +80,7 @@ def compare(
         target: the accuracy to which times are told, as a share; default: from the runs.
         page: also write the comparison as one HTML file.
     """
-    if isinstance(runs, str | Path | Result) or not isinstance(runs, Sequence):
+    if isinstance(runs, str | Path | Result) or not isinstance(runs, Iterable):
         raise BadInput("compare takes a list of runs: compare([first, second])")
     place = None if page is None else folder_of("page", page)
     if place is not None:
@@ -91,10 +91,3 @@ def compare(
 
         write_comparison(found, place)
     return found
-
-
-def kept_in(one: Any, verb: str) -> Path:
-    """The folder of what a call gave, or of what a person names by its path."""
-    if isinstance(one, Result) and one.out is None:
-        raise BadInput(f"a result was kept in no folder; run it with out=.., then {verb}")
-    return folder_of(verb, getattr(one, "out", one))

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.giving import Loss, SpecGiven, arrays, asked, folder_of, given
+from fedfleet.app.api.giving import Loss, SpecGiven, arrays, asked, folder_of, given, kept_in
 from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, executing
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform, stored_weights
 from fedfleet.app.runs.classes import with_classes
+from fedfleet.app.runs.folder import refuse_absent
 from fedfleet.app.runs.own import Own, judged, reopened
 from fedfleet.app.runs.privacy import source_here, with_privacy
 from fedfleet.app.runs.replay import replay_run
@@ -71,6 +72,8 @@ def run(
     folder = None if out is None else folder_of("out", out)
     if resume and folder is None:
         raise BadInput("resume: say which run to go on with, by its folder: out=..")
+    if resume and folder is not None:
+        refuse_absent(folder)
     telling = Telling(_callbacks(on_commit))
     own_parts = given(model, data, loss, metrics)
     resolved, own = asked(
@@ -90,13 +93,13 @@ def run(
     return result
 
 
-def load(out: str | Path) -> Result:
+def load(out: str | Path | Result) -> Result:
     """A finished run, from its folder."""
-    return _read(finished(folder_of("out", out)))
+    return _read(finished(kept_in(out, "load")))
 
 
 def replay(
-    out: str | Path,
+    out: str | Path | Result,
     *,
     model: Any = None,
     data: Any = None,
@@ -107,11 +110,11 @@ def replay(
     """Audit a run from its folder, as `fedfleet replay` does; give what the folder of an own model cannot make again."""
     again = given(model, data, loss)
     again = replace(again, data=arrays(again.data))
-    return replay_run(folder_of("out", out), quick=quick, trust=trust_code, given=again)
+    return replay_run(kept_in(out, "replay"), quick=quick, trust=trust_code, given=again)
 
 
-def _callbacks(given: OnCommit | Sequence[OnCommit]) -> list[OnCommit]:
-    found = list(given) if isinstance(given, Sequence) else [given]
+def _callbacks(given: Any) -> list[OnCommit]:
+    found: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     for one in found:
         if not callable(one):
             raise BadInput(f"on_commit: {one!r} is not a function; give one that takes a Commit")

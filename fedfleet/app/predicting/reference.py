@@ -20,7 +20,6 @@ import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble, executing
 from fedfleet.app.predicting.participation import fleet_of
-from fedfleet.app.runs.own import Own, fingerprint
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.spec.tables import build_part
 from fedfleet.core.errors import BadInput
@@ -63,24 +62,27 @@ def cohort_of(spec: Spec) -> int:
 
 
 def reference_of(
-    spec: Spec, *, cache: Path | None = None, own: Own | None = None, tell: Callable[[str], None] | None = None
+    spec: Spec,
+    *,
+    cache: Path | None = None,
+    task: Task | None = None,
+    code: str | None = "",
+    tell: Callable[[str], None] | None = None,
 ) -> Reference:
     """The reference runs of a spec: those that are kept, if they are long enough, else trained now.
 
-    Those of an own model are kept by its text too, which its first weights do not tell; where nobody can know it, nothing is kept.
+    `code` tells apart own tasks of equal data and first weights; None: nobody can tell, so that nothing is kept.
     """
     cohort, rounds = cohort_of(spec), min(spec.stop["rounds"], MOST)
-    ideal, task = ideal_spec(spec, cohort, rounds), own.task if own else None
-    code = fingerprint(own) if own else ""
+    ideal = ideal_spec(spec, cohort, rounds)
     place = (cache_folder() if cache is None else cache) / f"{_name(ideal, code or '')}.json"
     found = None if code is None else _kept(place)
     if found is not None and (found.flat or len(found.ideal.accuracy) > rounds):
         return found
     if tell is not None:
-        how = "once for this task, data and algorithm"
-        if code is None:
-            how = "each time, since a model or a loss without a name in a module cannot be known again"
-        tell(f"two reference runs of {rounds} commits at most on an ideal fleet, {how}")
+        tell(
+            f"two reference runs of {rounds} commits at most on an ideal fleet, once for this task, data and algorithm"
+        )
     start = time.perf_counter()
     made = _trained(ideal, ideal_spec(spec, min(FEW, cohort), rounds, patient=True), task, cohort)
     made = replace(made, seconds=time.perf_counter() - start)
@@ -123,7 +125,7 @@ def ideal_spec(spec: Spec, cohort: int, rounds: int, *, patient: bool = False) -
 
 
 def _name(ideal: Spec, code: str = "") -> str:
-    """By what kept runs are found: everything but how long they are; `code` is the fingerprint of an own model."""
+    """By what kept runs are found: everything but how long they are."""
     asked = {k: v for k, v in ideal.table().items() if k not in ("run", "stop")}
     named = [FORM, asked, *([code] if code else [])]
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,8 @@ import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.predicting.participation import foreseeable
-from fedfleet.app.predicting.predicting import Prediction, predict
-from fedfleet.app.predicting.reference import reference_of
+from fedfleet.app.predicting.predicting import Prediction, learnt_by, predict
+from fedfleet.app.predicting.reference import Reference, ideal_spec
 from fedfleet.app.runs.own import Own, Resolving, named
 from fedfleet.app.spec import Spec
 from fedfleet.app.spec.reading import with_words
@@ -120,10 +120,10 @@ def swept(
     setup = assemble(spec, own.task if own else None)
     foreseeable(setup)
     others = [_asked(table, name, sweep.key, value, resolving) for value in sweep.values]  # before anything is trained
-    reference = reference_of(spec, cache=cache, own=own, tell=tell)
-    target = _TARGET * float(reference.ideal.accuracy[-1])
+    references = _references(spec, own, others, cache, tell)
+    target = _TARGET * max(float(one.ideal.accuracy[-1]) for one in references)
     start, rows = time.perf_counter(), list[dict[str, Any]]()
-    for value, (other, its) in zip(sweep.values, others, strict=True):
+    for value, (other, its), reference in zip(sweep.values, others, references, strict=True):
         try:
             changed = _changed(setup, spec, other, its.task if its else None)
             found = predict(other, setup=changed, reference=reference, draws=draws)
@@ -133,9 +133,30 @@ def swept(
     best = _best(rows)
     answer = {
         "key": sweep.key, "rows": rows, "target": target, "best": best, "seconds": time.perf_counter() - start,
-        "reference": {"kept": reference.kept, "seconds": reference.seconds},
+        "reference": {"kept": all(one.kept for one in references), "seconds": sum({id(o): o.seconds for o in references}.values())},
     }  # fmt: skip
     return {**answer, "sentence": sentence(answer)}
+
+
+def _references(
+    spec: Spec,
+    own: Own | None,
+    others: Sequence[tuple[Spec, Own | None]],
+    cache: Path | None,
+    tell: Callable[[str], None] | None,
+) -> list[Reference]:
+    """The reference runs that serve each value: one pair, long enough for all of them, unless the key changes what an ideal fleet
+    learns, such as a learning rate; then a pair for each."""
+    most = max(other.stop["rounds"] for other, _ in others)
+    alike = [ideal_spec(one, 1, 1).digest for one, _ in ((spec, own), *others)]
+    longest = {alike[0]: replace(spec, stop={**spec.stop, "rounds": most})}
+    if tell is not None and len({*alike}) > 1:
+        tell("this key changes what an ideal fleet learns, so that every value has reference runs of its own")
+    found = dict[str, Reference]()
+    for digest, (other, its) in zip(alike[1:], others, strict=True):
+        if digest not in found:
+            found[digest] = learnt_by(longest.get(digest, other), its, cache=cache, tell=tell)
+    return [found[digest] for digest in alike[1:]]
 
 
 def _with(table: Mapping[str, Any], key: str, value: float | int) -> dict[str, Any]:

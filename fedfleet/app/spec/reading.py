@@ -30,8 +30,8 @@ def given_table(spec: Any, words: Sequence[Any] = ()) -> tuple[dict[str, Any], s
     if isinstance(spec, Mapping):
         return with_words(plain(cast("Mapping[Any, Any]", spec)), words), "run"
     if not isinstance(spec, str | Path):
-        said = f"a {type(spec).__name__}"
-        raise BadInput(f"the spec is {said}; give the path of a spec file, or the same as a nested dictionary")
+        said = f"{type(spec).__name__!r} is no spec"
+        raise BadInput(f"an object of type {said}; give the path of a spec file, or the same as a nested dictionary")
     return with_words(read_table(spec), words), Path(spec).stem
 
 
