@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from typing import Any
 
 import fedfleet
@@ -17,7 +18,8 @@ def python_page() -> str:
         "`import fedfleet` itself costs nothing.",
     ]
     public = [name for name in fedfleet.__all__ if not name.startswith("_")]
-    found = {name: getattr(fedfleet, name) for name in public}
+    # From its home: `fedfleet.measure` is also a package.
+    found = {name: getattr(import_module(fedfleet._HOME[name]), name) for name in public}
     kinds = {
         "Calls": [n for n in public if not inspect.isclass(found[n])],
         "Errors": [n for n in public if inspect.isclass(found[n]) and issubclass(found[n], Exception)],
