@@ -43,7 +43,21 @@ def documented(thing: Any) -> list[str]:
         return ["```text", *signature(thing), "```", "", *paragraphs(text)]
     fields = getattr(thing, "__annotations__", {})
     rows = [f"| `{n}` | `{str(t).replace('|', chr(92) + '|')}` |" for n, t in fields.items() if not n.startswith("_")]
-    return [*paragraphs(text), *(["", "| field | type |", "| --- | --- |", *rows] if rows else [])]
+    return [
+        *paragraphs(text),
+        *(["", "| field | type |", "| --- | --- |", *rows] if rows else []),
+        *(["", *asked] if (asked := questions(thing)) else []),
+    ]
+
+
+def questions(record: type) -> list[str]:
+    """What a record can be asked beside its fields: properties by name, methods with brackets, each with its duty."""
+    found: list[str] = []
+    for name, member in vars(record).items():
+        told = inspect.getdoc(member)
+        if not name.startswith("_") and told and (isinstance(member, property) or inspect.isfunction(member)):
+            found.append(f"- `.{name}{'' if isinstance(member, property) else '()'}`: {told.partition(chr(10) * 2)[0]}")
+    return found
 
 
 def signature(thing: Any) -> list[str]:

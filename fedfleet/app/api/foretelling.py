@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast, overload
 
 from fedfleet.app.api.found import Predicted, Swept, predicted, swept
-from fedfleet.app.api.giving import Loss, SpecGiven, folder_of, given, resolving_of
+from fedfleet.app.api.giving import folder_of, given, resolving_of
 from fedfleet.app.pages.prediction import prediction_page, sweep_page
 from fedfleet.app.predicting.predicting import answered
 from fedfleet.app.predicting.predicting import predict as foretold
@@ -20,26 +20,26 @@ from fedfleet.core.errors import BadInput
 
 @overload
 def predict(
-    spec: SpecGiven, *overrides: str, sweep: None = None, model: Any = None, data: Any = None, loss: Loss | None = None,
-    page: str | Path | None = None, cache: str | Path | None = None,
+    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: None = None, model: Any = None, data: Any = None,
+    loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted: ...  # fmt: skip
 @overload
 def predict(
-    spec: SpecGiven, *overrides: str, sweep: str | Mapping[str, Any], model: Any = None, data: Any = None,
-    loss: Loss | None = None, page: str | Path | None = None, cache: str | Path | None = None,
+    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: str | Mapping[str, Any], model: Any = None, data: Any = None,
+    loss: Callable[[Any, Any], Any] | None = None, page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Swept: ...  # fmt: skip
 @overload
 def predict(
-    spec: SpecGiven, *overrides: str, sweep: str | Mapping[str, Any] | None, page: str | Path | None = None,
-    cache: str | Path | None = None,
+    spec: str | Path | Mapping[str, Any], *overrides: str, sweep: str | Mapping[str, Any] | None,
+    page: str | Path | None = None, cache: str | Path | None = None,
 ) -> Predicted | Swept: ...  # fmt: skip
 def predict(
-    spec: SpecGiven,
+    spec: str | Path | Mapping[str, Any],
     *overrides: str,
     sweep: str | Mapping[str, Any] | None = None,
     model: Any = None,
     data: Any = None,
-    loss: Loss | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
     page: str | Path | None = None,
     cache: str | Path | None = None,
 ) -> Predicted | Swept:

@@ -107,12 +107,14 @@ def swept(told: dict[str, Any], page: Path | None = None) -> Swept:
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One of the six metrics over seeds. `value` is the metric itself, `comes_to` what that means, in `unit`: the share of fair
-    work that gets through (R), or the seconds of a round (T). `word` says how hard that is, where a spec says for what."""
+    work that gets through (R), or the seconds of a round (T); `ci95` is the 95 % interval of that, None for one seed. `word` says
+    how hard that is, where a spec says for what."""
 
     value: float
     sd: float
     comes_to: float
     unit: Literal["share of fair work", "seconds of a round"]
+    ci95: tuple[float, float] | None
     seeds: int
     word: str | None
     notes: tuple[str, ...]
@@ -162,7 +164,11 @@ def _metric(name: str, got: Mapping[str, Any]) -> Metric:
     comes_to, unit = (
         (got["fair_work"], "share of fair work") if by_share else (got["round_seconds"], "seconds of a round")
     )
-    return Metric(got["value"], got["sd"], comes_to, unit, got["seeds"], got.get("word"), tuple(got["notes"]))
+    ends = got.get("comes_to_ci95", got["ci95"])  # of a spec the interval is of what it comes to
+    return Metric(
+        got["value"], got["sd"], comes_to, unit, None if ends is None else (ends[0], ends[1]), got["seeds"], got.get("word"),
+        tuple(got["notes"]),
+    )  # fmt: skip
 
 
 def _comes_to(got: Metric) -> str:

@@ -19,11 +19,11 @@ from fedfleet.tasks.checking import check_fit, checked_build, checked_data
 from fedfleet.tasks.task import make_task
 
 Recipe = Callable[[int], Task]  # a task for a seed
-SpecGiven = str | Path | Mapping[str, Any]
-Loss = Callable[[Any, Any], Any]
 
 
-def given(model: Any, data: Any, loss: Loss | None, metrics: Mapping[str, Any] | None = None) -> Given:
+def given(
+    model: Any, data: Any, loss: Callable[[Any, Any], Any] | None, metrics: Mapping[str, Any] | None = None
+) -> Given:
     """A model, data, a loss and metrics as they were given; data that is no file of arrays is read."""
     if metrics is not None and not isinstance(metrics, Mapping):
         raise BadInput(
@@ -33,9 +33,14 @@ def given(model: Any, data: Any, loss: Loss | None, metrics: Mapping[str, Any] |
 
 
 def asked(
-    spec: SpecGiven, overrides: Sequence[str], given: Given, *, resumed: Path | None = None, trust: str | None = None,
+    spec: str | Path | Mapping[str, Any],
+    overrides: Sequence[str],
+    given: Given,
+    *,
+    resumed: Path | None = None,
+    trust: str | None = None,
     copied: bool = True,
-) -> tuple[Spec, Own | None]:  # fmt: skip
+) -> tuple[Spec, Own | None]:
     """The resolved spec, and the own task where there is one: as it was given, or with what the folder has of it."""
     table, name = given_table(spec, overrides)
     there = _own_in(resumed)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedfleet.app.api.found import Measured, measured
-from fedfleet.app.api.giving import SpecGiven, folder_of, given, resolving_of
+from fedfleet.app.api.giving import folder_of, given, resolving_of
 from fedfleet.app.fleets.measuring import measure_fleet, settings_of
 from fedfleet.app.pages.fleets import successes_page
 from fedfleet.app.predicting.measuring import measure_spec
@@ -22,7 +22,7 @@ _MOST_SEEDS = 10_000
 
 
 def measure(
-    spec: SpecGiven | None = None,
+    spec: str | Path | Mapping[str, Any] | None = None,
     *overrides: str,
     seeds: int = 3,
     model: Any = None,
@@ -53,13 +53,15 @@ def measure(
         seeds: how many simulations to average.
         model, data: your own, as for `run`, where the spec names no task.
         devices, states: files (.json, .csv, .npz) or bases, where there is no spec; one of the two may be left out.
-        clients_k: clients per round; default 20. rounds: of the simulation with a deadline; default 3000.
-        trips: of the simulation that waits for a share of the cohort, ready_share; defaults 10000 and 0.8.
-        deadline: of a round, in seconds; default 120. t_break: the pause before each round; default 20.
-        t_cost: for states, "uniform" (the default), "deadline", or a number of seconds.
+        clients_k: clients per round; default: 20.
+        rounds, trips: how long to simulate, with a deadline and waiting; default: 3,000 rounds and 10,000 trips.
+        deadline, ready_share, t_break: seconds of a round, the share of clients that one waits for, the pause before it in seconds;
+            default: 120, 0.8 and 20.
+        t_cost: how long a task keeps a client whose state alone is measured: "uniform" (the default), "deadline", or seconds.
         semantics: "paper" (the default), or "released": as the published program does.
-        model_bytes: size of the model; default: ViT-B/16. samples: that each client trains on; default 1.
-        until_se: add seeds until the standard error is this small. only: compute only these metrics.
+        model_bytes, samples: size of the model, and what each client trains on; default: ViT-B/16 and 1.
+        until_se: add seeds until the standard error is this small.
+        only: compute only these metrics.
         against: another fleet, to compare with by KS and JS distance.
         page: also draw how often each client succeeds, as one HTML file.
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.giving import Loss, SpecGiven, folder_of, given, kept_once
+from fedfleet.app.api.giving import folder_of, given, kept_once
 from fedfleet.app.api.studying import MOST_WORKERS, alone
 from fedfleet.app.pages.tuning import write_tuning
 from fedfleet.app.runs.own import named
@@ -24,7 +24,7 @@ OnTrial = Callable[[Row], object]
 
 
 def tune(
-    spec: SpecGiven,
+    spec: str | Path | Mapping[str, Any],
     *overrides: str,
     space: str | Path | Mapping[str, Any] | None = None,
     trials: int | None = None,
@@ -32,7 +32,7 @@ def tune(
     pruner: str | None = None,
     model: Any = None,
     data: Any = None,
-    loss: Loss | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
     on_trial: OnTrial | None = None,
     out: str | Path | None = None,
     workers: int = 1,
@@ -46,7 +46,8 @@ def tune(
         space: the keys that may change, instead: `{"algorithm.lr": {"low": 0.01, "high": 1.0, "log": True}}`; or a whole table
             `tune`, or a file with one.
         trials: how many, those from before among them; default: what the table says, or 20. The first is the spec as it stands.
-        sampler: how values are chosen: tpe, random or grid. pruner: which trials are stopped early: median, halving or none.
+        sampler: how values are chosen: tpe (the default), random or grid.
+        pruner: which trials are stopped early: by the median (the default), halving or none.
         model, data, loss: your own, as for `run`; such trials are done in this process, and the data lie once in the folder.
         on_trial: called with the `Row` of each trial that ends.
         out: the folder; default: runs/NAME-tune.

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from fedfleet.app.api.giving import Loss, folder_of, given, kept_in, kept_once
+from fedfleet.app.api.giving import folder_of, given, kept_in, kept_once
 from fedfleet.app.comparing import Comparison
 from fedfleet.app.comparing import compare as compared
 from fedfleet.app.pages.studied import with_pages
@@ -29,7 +29,7 @@ def study(
     scale: str | None = None,
     model: Any = None,
     data: Any = None,
-    loss: Loss | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     workers: int | None = None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.api.giving import Loss, SpecGiven, arrays, asked, folder_of, given, kept_in
+from fedfleet.app.api.giving import arrays, asked, folder_of, given, kept_in
 from fedfleet.app.assemble import Setup, assemble, caveats, chance_of, doubts, executing
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
@@ -29,11 +29,11 @@ from fedfleet.runtime.simulate import Hear, simulate
 
 
 def run(
-    spec: SpecGiven,
+    spec: str | Path | Mapping[str, Any],
     *overrides: str,
     model: Any = None,
     data: Any = None,
-    loss: Loss | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
     on_commit: OnCommit | Sequence[OnCommit] = (),
     out: str | Path | None = None,
@@ -103,7 +103,7 @@ def replay(
     *,
     model: Any = None,
     data: Any = None,
-    loss: Loss | None = None,
+    loss: Callable[[Any, Any], Any] | None = None,
     quick: bool = False,
     trust_code: str | None = None,
 ) -> dict[str, Any]:

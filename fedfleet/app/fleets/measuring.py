@@ -109,15 +109,18 @@ def measured(
     An R metric comes to a share of fair work, a T metric to the seconds of a round.
     """
     got = measure(name, settings, devices, states, seeds=seeds, until_se=until_se)
-    comes_to = (
-        {"fair_work": fair_work(min(got.value, 1.0), float(settings.k * settings.rounds))}
-        if name.endswith("-R")
-        else {"round_seconds": got.value * settings.t_break_asked}
-    )
+
+    def plain(value: float) -> float:
+        if name.endswith("-R"):
+            return fair_work(min(value, 1.0), float(settings.k * settings.rounds))
+        return value * settings.t_break_asked
+
     return {
-        **comes_to,
+        "fair_work" if name.endswith("-R") else "round_seconds": plain(got.value),
         "value": got.value, "sd": got.sd, "seconds": got.seconds, "seeds": len(got.values),
-        "ci95": None if got.ci95 is None else list(got.ci95), "notes": notes(name, settings, devices, states, got),
+        "ci95": None if got.ci95 is None else list(got.ci95),
+        "comes_to_ci95": None if got.ci95 is None else [plain(end) for end in got.ci95],
+        "notes": notes(name, settings, devices, states, got),
     }  # fmt: skip
 
 
