@@ -32,7 +32,7 @@ spec = {
 # %% [markdown]
 # ## Before anything is trained
 #
-# How hard is this fleet, and what will come of it? `print(hard)` and `print(foretold)` say more; `foretold.curve` is a table with its band.
+# How hard is this fleet, and what will come of it? `print(hard)` and `print(foretold)` say more; `foretold.curve` has its band.
 
 # %%
 hard = fedfleet.measure(spec, seeds=1)

@@ -54,7 +54,7 @@ def predict(
         cache: the folder where reference runs are kept; default: ~/.cache/fedfleet.
 
     >>> import tempfile
-    >>> spec = {"task": "digits_logreg", "world": {"clients": 10}, "pace": {"cohort": 4}, "stop": {"rounds": 4}}
+    >>> spec = {"task": "digits_logreg", "world": {"clients": 6}, "pace": {"cohort": 6}, "stop": {"rounds": 4}}
     >>> found = predict(spec, cache=tempfile.mkdtemp())
     >>> found.commits.value, found.left_out["sentence"], sorted(found.curve)
     (4.0, 'Nobody will be left out.', ['accuracy', 'commits', 'high', 'low', 'seconds'])
