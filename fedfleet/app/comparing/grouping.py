@@ -55,6 +55,13 @@ def seed_of(run: Compared) -> str:
     return f"{run.seed} ({', '.join(said)})" if said else str(run.seed)
 
 
+def draws_of(run: Compared) -> dict[str, int]:
+    """Which draw of fleet, data and training a run is: runs that share one are not independent of each other."""
+    own: Mapping[str, Any] = run.table.get("seeds", {})
+    words = {"fleet": "fleets", "data": "draws of data", "training": "trainings"}
+    return {word: int(own.get(key, run.seed)) for key, word in words.items()}
+
+
 def arms(runs: Sequence[Compared]) -> tuple[Arm, ...]:
     """Runs whose specs differ in seeds only form one arm, in the order in which arms first appear."""
     columns = {key: values for key, values in differing(runs).items() if not is_seed(key)}

@@ -38,11 +38,15 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Runs whose specs differ in seeds only. `keys`: the values of the keys in which arms differ; their words are the name."""
+    """Runs whose specs differ in seeds only. `keys`: the values of the keys in which arms differ; their words are the name.
+
+    `lost` counts further runs of it that made no model or could not be finished: whoever leaves them out flatters the arm.
+    """
 
     name: str
     keys: Mapping[str, Any]
     runs: tuple[Compared, ...]
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.comparing.answering import plain
 from fedfleet.app.runs.folder import make_folder
 from fedfleet.app.runs.own import Resolving
 from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, rows_of
@@ -28,6 +30,7 @@ from fedfleet.core.registry import added_here
 from fedfleet.runtime.files import write_whole
 from fedfleet.runtime.lock import LOCK, locked
 
+_LONGEST = 60  # letters of a folder
 FILE = "study.toml"  # in the folder: the study as it was carried out, which can be carried out again
 
 
@@ -82,8 +85,8 @@ class Studied:
             "verdict": self.verdict,
             "target": self.aims.target,
             "equal_time_seconds": self.aims.equal_time,
-            "rows": self.rows,
-            "analyses": self.analyses,
+            "rows": plain(self.rows),
+            "analyses": plain(self.analyses),
             "notes": list(self.notes),
             "out": str(self.out),
             "page": None if self.page is None else str(self.page),
@@ -96,8 +99,9 @@ def asked_for(file: str | Path | Mapping[str, Any], scale: str | None = None) ->
 
 
 def place_of(asked: Study) -> Path:
-    """The folder of a study for which nobody named one."""
-    return Path("runs") / (asked.name if asked.scale is None else f"{asked.name}-{asked.scale}")
+    """The folder of a study for which nobody named one: below runs/, whatever its name is."""
+    name = asked.name if asked.scale is None else f"{asked.name}-{asked.scale}"
+    return Path("runs") / (re.sub(r"[/\\]+", "-", name)[:_LONGEST].strip(" .-") or "study")
 
 
 def study(

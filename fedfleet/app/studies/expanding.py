@@ -26,8 +26,19 @@ class Cell:
 
     @property
     def repetition(self) -> tuple[int, ...]:
-        """What tells the runs of an arm apart: runs of different arms are paired where this agrees."""
+        """What tells the runs of an arm apart."""
         return (self.seed, *(self.draws[key] for key in sorted(self.draws)))
+
+    @property
+    def drawn(self) -> dict[str, int]:
+        """Which draw of fleet, data and training it is: runs that share one are not independent of each other."""
+        spec = self.spec
+        return {"fleets": spec.fleet_seed, "draws of data": spec.data_seed, "trainings": spec.training_seed}
+
+    @property
+    def pairing(self) -> tuple[int, ...]:
+        """Runs of different arms are paired where this agrees; an arm that sets a seed of its own has other fleets or data."""
+        return tuple(self.drawn.values())
 
     @property
     def title(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.comparing.answering import plain
 from fedfleet.app.studies.file import worded
 from fedfleet.app.tuning.aims import Aim
 from fedfleet.app.tuning.file import Search
@@ -102,7 +103,7 @@ class Tuned:
     def answer(self) -> dict[str, Any]:
         """What `fedfleet tune --json` answers."""
         return {
-            "best": self.best,
+            "best": plain(self.best),
             "value": self.value,
             "trials": len(self.rows),
             "pruned": self.count("pruned"),
@@ -121,7 +122,7 @@ class Tuned:
     def text(self) -> str:
         """Everything, as tune.json holds it."""
         kept = {k: v for k, v in asdict(self).items() if k not in ("out", "space", "place", "page")}
-        return json.dumps({**kept, "best": self.place, "space": dict(self.space)}, indent=1) + "\n"
+        return json.dumps(plain({**kept, "best": self.place, "space": dict(self.space)}), indent=1) + "\n"
 
 
 def read_tuned(folder: Path) -> Tuned:
@@ -227,7 +228,8 @@ def shown_tuned(found: Tuned) -> str:
         reasons = [row.reason for row in found.rows if row.reason]
         return f"none of {len(found.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
     values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
-    lines = [f"best: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
+    head = "best" if best.value is not None else "no trial got there; the first"
+    lines = [f"{head}: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
     lines.append(
         f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, "
         f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"

@@ -32,6 +32,7 @@ Pruner = Literal["median", "halving", "none"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "grid")
 PRUNERS: tuple[Pruner, ...] = ("median", "halving", "none")
 KEYS = ("metric", "direction", "trials", "seeds", "sampler", "pruner", "space")
+_WHOLE = ("whole numbers",)  # in the identity of an axis, for 1 and 1.0 are equal and draw differently
 _LIMITS = ("low", "high", "log", "step")
 _MOST_TRIALS, _MOST_SEEDS, _MOST_POINTS = 100_000, 1000, 100_000
 _NO_SPACE = (
@@ -114,7 +115,7 @@ class Search:
 
     def identity(self) -> dict[str, Any]:
         """What a search that goes on must have in common with the one that was begun."""
-        axes = {a.key: list(a.values) or [a.low, a.high, a.log, a.step] for a in self.space}
+        axes = {a.key: list(a.values) or [a.low, a.high, a.log, a.step, *_WHOLE[: a.whole]] for a in self.space}
         return {
             "spec": self.spec({}).digest, "space": axes, "metric": self.aim.metric, "minimise": self.aim.minimise,
             "seeds": [*self.seeds],

@@ -77,3 +77,40 @@ def test_real_time_is_told_from_virtual_time():
         "time is real there and not virtual: readiness-1" in c
         for c in verdict(arms([real, hurried(1, (9.0, 0.4))])).caveats
     )
+
+
+def test_the_pair_that_is_told_is_the_one_that_decides():
+    near = {"a": 0.80, "b": 0.78, "c": 0.70}  # b is surely behind; c is farther behind, but nobody knows how far
+    wild = {1: 0.25, 2: -0.2, 3: 0.1, 4: -0.12}
+    runs = [
+        made(s, ((9.0, v + s / 1000 + (wild[s] if k == "c" else 0.001 * s * (k == "b"))),), name=f"{k}{s}", choose={"use": k})
+        for k, v in near.items()
+        for s in SEEDS
+    ]  # fmt: skip
+    found = verdict(arms(runs))
+    assert found.winner is None and "a leads c, the least sure of 2, by" in found.sentence
+
+
+def test_nobody_leads_by_less_than_nothing():
+    runs = [waiting(s, (9.0, v)) for s, v in ((1, 0.5), (2, 0.52), (3, 0.51), (4, 0.99))]
+    found = verdict(arms([*runs, *(hurried(s, (9.0, v)) for s, v in ((1, 0.6), (2, 0.61), (3, 0.62)))]))
+    assert "leads" not in found.sentence and found.winner is None
+    assert (
+        "has the best mean of all its seeds, but on the common ones is behind deadline by 10.0 points" in found.sentence
+    )
+    swaying = [waiting(s, (9.0, 0.5 + gap)) for s, gap in ((1, 0.1), (2, -0.1), (3, 0.0))]
+    level = verdict(arms([*swaying, *(hurried(s, (9.0, 0.5)) for s in (1, 2, 3))]))
+    assert "readiness and deadline are level, 0.0 points (95 % interval -" in level.sentence
+
+
+def test_alike_differences_are_told_as_such():
+    alike = Pair("a", "b", Paired(0.1, None, None, 0.25, 3), 0.25)
+    assert points(alike) == "10.0 points (the same on each of 3 common seeds, p = 0.25)"
+
+
+def test_arms_that_differ_in_fleet_and_method_at_once_are_pointed_out():
+    fleets = [made(s, ((9.0, 0.5),), name=f"a{s}", world={"clients": 9}) for s in SEEDS]
+    both = [made(s, ((9.0, 0.6),), name=f"b{s}", world={"clients": 99}, choose={"use": "oort"}) for s in SEEDS]
+    assert any("(world.clients) and in choose.use at once" in c for c in verdict(arms([*fleets, *both])).caveats)
+    alone = [made(s, ((9.0, 0.6),), name=f"c{s}", world={"clients": 99}) for s in SEEDS]
+    assert not any("at once" in c for c in verdict(arms([*fleets, *alone])).caveats)
