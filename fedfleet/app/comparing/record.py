@@ -123,9 +123,9 @@ class Timed:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Everything that a page or a table of a comparison shows."""
+    """Everything that a page or a table of a comparison shows; `print` shows it in words."""
 
     runs: tuple[Compared, ...]
     arms: tuple[Arm, ...]
@@ -133,3 +133,17 @@ class Comparison:
     verdict: Verdict
     target: float | None
     times: tuple[Timed, ...]  # to the target, an entry for each arm
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.runs)} runs: {self.verdict.sentence})"
+
+    def answer(self) -> dict[str, Any]:
+        """What `fedfleet compare --json` answers."""
+        from fedfleet.app.comparing.answering import answer_of
+
+        return answer_of(self)
+
+    def __str__(self) -> str:
+        from fedfleet.app.terminal.compared import shown_comparison
+
+        return shown_comparison(self.answer())

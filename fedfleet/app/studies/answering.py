@@ -12,8 +12,9 @@ from typing import Any
 
 from fedfleet.app.comparing.answering import plain
 from fedfleet.app.runs.folder import make_folder
+from fedfleet.app.runs.own import Resolving
 from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, rows_of
-from fedfleet.app.studies.expanding import Cell, Resolving, by_name, expanded, tried
+from fedfleet.app.studies.expanding import Cell, by_name, expanded, tried
 from fedfleet.app.studies.exporting import export, flat_row
 from fedfleet.app.studies.file import Study, read_study, study_of, study_text
 from fedfleet.app.studies.forms import FILE as FORMS
@@ -33,9 +34,9 @@ _LONGEST = 60  # letters of a folder
 FILE = "study.toml"  # in the folder: the study as it was carried out, which can be carried out again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Studied:
-    """A study that has been carried out.
+    """A study that has been carried out; `print` shows the answer.
 
     `rows` has one row per arm (see `analysing.rows_of`), `analyses` one answer per [[analysis]], `cells` one per run in the order
     of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words, `aims` what the runs
@@ -61,6 +62,10 @@ class Studied:
     def table(self) -> list[dict[str, Any]]:
         """The rows with one plain value in every column, as results.csv has them: `pandas.DataFrame(studied.table())`."""
         return [flat_row(row, self.aims) for row in self.rows]
+
+    def __repr__(self) -> str:
+        failed = f", {self.failed} without a model" if self.failed else ""
+        return f"Studied({self.study.name}: {len(self.rows)} arms, {len(self.cells)} runs{failed}; {self.out})"
 
     def __str__(self) -> str:
         shown = aligned(*shown_table(self.rows, self.study.baseline, self.aims))

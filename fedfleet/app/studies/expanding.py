@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedfleet.app.assemble import assemble, doubts
-from fedfleet.app.runs.own import Own
+from fedfleet.app.runs.own import Own, Resolving, named
 from fedfleet.app.runs.privacy import source_here
-from fedfleet.app.spec import Spec, resolve, with_values
+from fedfleet.app.spec import Spec, with_values
 from fedfleet.app.studies.file import Study
 from fedfleet.core.errors import BadInput
-
-# How a table becomes a spec, and the own task where there is one.
-Resolving = Callable[[dict[str, Any], str], tuple[Spec, Own | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ def by_name(table: dict[str, Any], name: str) -> tuple[Spec, Own | None]:
         raise BadInput(
             "model and data of this study were given in Python; go on there with fedfleet.study(.., model=.., data=..)"
         )
-    return resolve(table, name), None
+    return named(table, name)
 
 
 def expanded(study: Study, resolving: Resolving = by_name) -> list[Cell]:

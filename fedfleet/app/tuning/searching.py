@@ -26,10 +26,23 @@ _HERE = Path(__file__).parents[3]  # what this package lies in
 Hear = Callable[[Row], None]
 
 
-def tune(search: Search, out: Path, *, workers: int = 1, hear: Hear = lambda row: None) -> Tuned:
+def place_of(name: str) -> Path:
+    """The folder of a search for which nobody named one."""
+    return Path("runs") / f"{name}-tune"
+
+
+def tune(
+    search: Search,
+    out: Path,
+    *,
+    workers: int = 1,
+    hear: Hear = lambda row: None,
+    prepare: Callable[[], None] = lambda: None,
+) -> Tuned:
     """Carry out a search in a folder: trials that have ended stay, those that were interrupted go on, the others are begun.
 
-    `hear` is told of every trial that ends. With one worker the same search gives the same answer, however often it was killed.
+    `hear` is told of every trial that ends; `prepare` is called once the folder is there and nothing has begun. With
+    one worker the same search gives the same answer, however often it was killed.
     """
     optuna()
     if search.sampler == "grid":
@@ -39,6 +52,7 @@ def tune(search: Search, out: Path, *, workers: int = 1, hear: Hear = lambda row
     with locked(out):
         study = opened(out, search)
         try:
+            prepare()
             planned(study, search)
             _carry_out(study, search, out, workers, hear)
             with quietly():
@@ -119,8 +133,8 @@ def _take(out: Path) -> None:
 def _write(search: Search, found: Tuned, out: Path) -> None:
     """The answer as JSON, and the spec with the best values, which can be run as it is."""
     write_whole(out / FILE, found.text().encode())
-    if found.best is not None:
-        best = found.rows[found.best]
+    best = found.winner
+    if best is not None:
         values = {} if best.default else best.values
         own = search.base.get(
             "seed", 0
