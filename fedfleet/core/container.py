@@ -54,6 +54,15 @@ def viewed(data: bytes | memoryview) -> Tree:
     >>> viewed(packed({"w": np.float32(2.0)}))
     {'w': array(2., dtype=float32)}
     """
+    return viewed_whole(data)[0]
+
+
+def viewed_whole(data: bytes | memoryview) -> tuple[Tree, Array | None]:
+    """The same, and all leaves end to end as one array; None unless they are of one type and lie in the order of their names.
+
+    >>> viewed_whole(packed({"w": np.ones(2), "b": np.zeros(1)}))[1]
+    array([0., 1., 1.])
+    """
     view = memoryview(data)
     if len(view) < _LENGTH.size:
         raise Refused("its tensors are not in safetensors form (too short)")
@@ -62,12 +71,19 @@ def viewed(data: bytes | memoryview) -> Tree:
     if length > min(_MOST_HEADER, len(view) - _LENGTH.size):
         raise Refused("its tensors are not in safetensors form (the header is longer than what came)")
     layout = _known_layout if length <= _MOST_KNOWN else _layout
-    places = layout(bytes(view[_LENGTH.size : body]), len(view) - body)
-    return {n: _leaf(view[body + a : body + b], kind, shape) for n, kind, shape, a, b in places}
+    places, kind = layout(bytes(view[_LENGTH.size : body]), len(view) - body)
+    tree = {n: _leaf(view[body + a : body + b], kind, shape) for n, kind, shape, a, b in places}
+    return tree, None if kind is None else np.frombuffer(view[body:], kind)
 
 
-def _layout(header: bytes, room: int) -> tuple[tuple[str, np.dtype[Any], tuple[int, ...], int, int], ...]:
-    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `room` is what lies behind it."""
+_Place = tuple[str, np.dtype[Any], tuple[int, ...], int, int]
+
+
+def _layout(header: bytes, room: int) -> tuple[tuple[_Place, ...], np.dtype[Any] | None]:
+    """Name, type, shape, begin and end of every leaf, by name, as a header has them; `room` is what lies behind it.
+
+    And the type of all, if they have one and lie in the order of their names.
+    """
     try:
         found: Any = json.loads(str(header, "utf-8"))  # as text: bytes would be guessed to be UTF-16 or -32
     except (ValueError, RecursionError) as wrong:
@@ -86,7 +102,9 @@ def _layout(header: bytes, room: int) -> tuple[tuple[str, np.dtype[Any], tuple[i
         at = end
     if at != room:
         raise Refused("its tensors are not in safetensors form (there is more than they take)")
-    return tuple((name, *place) for name, place in sorted(places.items()))
+    found = tuple((name, *place) for name, place in sorted(places.items()))
+    kinds, starts = {place[1] for place in found}, [place[3] for place in found]
+    return found, kinds.pop() if len(kinds) == 1 and room and starts == sorted(starts) else None
 
 
 # All reports of a fleet have the same header, and reading it takes longer than anything else about a small one.
@@ -97,7 +115,7 @@ def _place(name: str, entry: Any, room: int) -> tuple[np.dtype[Any], tuple[int, 
     try:
         name.encode()  # half of a pair of surrogates is no name
         kind, shape, (start, end) = np.dtype(_TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
-        whole = all(type(n) is int and 0 <= n <= room for n in (*shape, start, end))
+        whole = all(type(n) is int and n >= 0 for n in (*shape, start, end)) and max(start, end) <= room
     except (KeyError, ValueError, TypeError) as wrong:
         raise Refused(
             f"its tensors have a type or shape that cannot be read ({type(wrong).__name__} in {name[:80]!r})"

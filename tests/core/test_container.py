@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedfleet.core.container import packed, unpacked
+from fedfleet.core.container import packed, unpacked, viewed, viewed_whole
 from fedfleet.core.errors import Refused
 from fedfleet.core.trees import content_hash
 
@@ -30,11 +30,12 @@ LEAVES = st.sampled_from(KINDS).flatmap(
 )
 
 
-@given(
-    st.dictionaries(
-        st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=6), LEAVES, max_size=4
-    )
+TREES = st.dictionaries(
+    st.text(st.characters(codec="ascii", exclude_categories=["C"]), min_size=1, max_size=6), LEAVES, max_size=4
 )
+
+
+@given(TREES)
 def test_any_tree_survives_to_the_last_bit(tree):
     data = packed(tree)
     assert packed(tree) == data
@@ -45,6 +46,22 @@ def test_any_tree_survives_to_the_last_bit(tree):
 def test_other_bytes_are_refused_or_a_tree(data):
     with contextlib.suppress(Refused):
         assert all(isinstance(leaf, np.ndarray) for leaf in unpacked(data).values())
+
+
+@given(TREES)
+def test_a_view_is_the_tree_and_the_whole_is_its_leaves_by_name(tree):
+    found, whole = viewed_whole(packed(tree))
+    assert content_hash(found) == content_hash(tree) == content_hash(viewed(packed(tree)))
+    if whole is not None:
+        assert whole.tobytes() == b"".join(tree[name].tobytes() for name in sorted(tree))
+        assert {leaf.dtype for leaf in tree.values()} == {whole.dtype}
+
+
+def test_leaves_of_two_types_or_none_are_no_whole():
+    one, other = np.ones(2, np.float32), np.ones(2, np.int64)
+    assert viewed_whole(packed({"b": one, "a": one * 2}))[1].tolist() == [2, 2, 1, 1]
+    assert viewed_whole(packed({"a": one, "b": other}))[1] is None
+    assert viewed_whole(packed({}))[1] is None
 
 
 def test_what_is_cut_off_or_longer_is_refused():

@@ -8,13 +8,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Array, Tree
 from fedfleet.runtime.files import save_tree
 from fedfleet.runtime.wire.entries import Entered
 from fedfleet.runtime.wire.spool import Spool
 from fedfleet.runtime.wire.sums import PartialSums
 
 Acknowledge = Callable[[], None]
+_SHARE = 4.0  # of the time, at most one part in so many is spent on making sums safe ..
+_LONGEST = 0.5  # .. unless whoever waits for a receipt would wait longer than so many seconds
+
+
+def gathering(seconds: float, took: float) -> float:
+    """How long after a commit began the next may: so that large snapshots leave most of the time to receiving.
+
+    >>> gathering(0.02, 0.002), gathering(0.02, 0.03), gathering(0.02, 4.0)
+    (0.02, 0.12, 0.5)
+    """
+    return max(seconds, min(_SHARE * took, _LONGEST))
 
 
 class Committing:
@@ -38,11 +49,17 @@ class Committing:
         self.commits = 0
 
     def add(
-        self, bucket: int, entry: Entered, tree: Tree, payload: memoryview | bytes, acknowledge: Acknowledge
+        self,
+        bucket: int,
+        entry: Entered,
+        tree: Tree,
+        payload: memoryview | bytes,
+        acknowledge: Acknowledge,
+        whole: Array | None = None,
     ) -> None:
-        """Fold, or spool, a granted report; `acknowledge` is called when it is safe."""
+        """Fold, or spool, a granted report; `acknowledge` is called when it is safe. `whole`: see `PartialSums.add`."""
         if self._sums is not None:
-            self._sums.add(bucket, entry, tree)
+            self._sums.add(bucket, entry, tree, whole)
         if self._spool is not None:
             self._spool.add(bucket, entry, payload)
         self._waiting.append((entry.task, acknowledge))
@@ -54,13 +71,14 @@ class Committing:
     async def run(self) -> None:
         """Commit for ever: whatever gathered meanwhile, together; what comes after a silence need not wait for company."""
         loop = asyncio.get_running_loop()
-        before = loop.time() - self._seconds
+        due = loop.time()
         while True:
             await self._wake.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._now.wait(), max(0.0, before + self._seconds - loop.time()))
-            before = loop.time()
+                await asyncio.wait_for(self._now.wait(), max(0.0, due - loop.time()))
+            began = loop.time()
             await self.commit()
+            due = began + gathering(self._seconds, loop.time() - began)
 
     async def commit(self) -> None:
         """Make everything that was added so far safe."""

@@ -109,9 +109,10 @@ class Handlers:
             of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
             return framed(answer, payload)
         of.heard(client, 0.0)
-        came = time.monotonic()
+        came, generation = time.monotonic(), of.tables.generations[client]
         await on_the_line(of.tables.waiters, client, of.start.hold_seconds, of.gone)
-        self.check_secret(head.caller)  # it may have been put out while it waited
+        if of.tables.generations[client] != generation:
+            raise Stranger(f"client {client} was put out while it waited; enrol it with a token")
         answer, payload = await self._next(client, context, time.monotonic() - came)
         of.heard(client, answer.later.seconds if answer.HasField("later") else of.start.hold_seconds)
         return framed(answer, payload)

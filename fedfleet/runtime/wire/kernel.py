@@ -128,23 +128,41 @@ def _flat(leaf: NDArray[Any]) -> NDArray[Any]:
     return flat if flat.flags.c_contiguous else np.ascontiguousarray(flat)
 
 
-def refusal(update: Tree, weight: float, like: Tree, scales: Mapping[str, Scale], total_weight: float) -> str | None:
-    """Why a report may not enter the sum, in one pass over it; the sentences of `exact.refusal`."""
+def refusal(
+    update: Tree,
+    weight: float,
+    like: Tree,
+    scales: Mapping[str, Scale],
+    total_weight: float,
+    whole: NDArray[Any] | None = None,
+) -> str | None:
+    """Why a report may not enter the sum, in one pass over it; the sentences of `exact.refusal`.
+
+    `whole` is the same update as one array: then one look passes all leaves at once, and only who fails it is looked at by leaf.
+    """
     loops = _loops(like)
     if loops is None:
         return exact.refusal(update, weight, like, dict(scales), total_weight)
     odd = exact.weight_refusal(weight, total_weight) or mismatch(update, like)
     if odd:
         return odd
+    if whole is not None and whole.dtype.char in _BITS:
+        top = _top(loops, whole)
+        if math.isfinite(top) and top <= min(scale.bound for scale in scales.values()):
+            return None
     for name, scale in scales.items():
-        flat = _flat(update[name])
-        kind, mask = _BITS[flat.dtype.char]
-        top = float(kind.type(loops.highest(flat.view(kind), mask)).view(flat.dtype))
+        top = _top(loops, _flat(update[name]))
         if not math.isfinite(top):
             return f"leaf {name!r} is not finite"
         if top > scale.bound:
             return f"leaf {name!r} reaches {top:.6g}, beyond its bound {scale.bound:g}"
     return None
+
+
+def _top(loops: Loops, flat: NDArray[Any]) -> float:
+    """The largest absolute value; whatever is not finite is larger than all numbers, or not comparable."""
+    kind, mask = _BITS[flat.dtype.char]
+    return float(kind.type(loops.highest(flat.view(kind), mask)).view(flat.dtype))
 
 
 def squares_of(update: Tree, names: Iterable[str]) -> list[float]:
@@ -176,3 +194,14 @@ def add(
             loops.add(total, x, whole)
     acc.weight += counted
     acc.count += 1
+
+
+def add_whole(total: NDArray[np.int64], whole: NDArray[Any], weight: float, scale: Scale, *, factor: float) -> bool:
+    """The same for all leaves at once, which must have one scale of one limb; False where that would not be faster."""
+    loops = _compiled()[0] if whole.size >= WORTH and whole.dtype.char in _BITS else None
+    if loops is None:
+        return False
+    if whole.size != total.size:  # a compiled loop would write beyond its array
+        raise ValueError(f"a report has {whole.size} elements, its sum has {total.size}")
+    loops.add(total, whole, math.ldexp(weight * factor, scale.power))
+    return True

@@ -23,6 +23,7 @@ from fedfleet.runtime.acting import carry_out
 from fedfleet.runtime.rows import decode
 from fedfleet.runtime.wire.blobs import remove_folder, shared_folder
 from fedfleet.runtime.wire.desk.tasks import Phase
+from fedfleet.runtime.wire.garbage import seldom_collected
 from fedfleet.runtime.wire.hearing import arrived
 from fedfleet.runtime.wire.operations.counting import INFLIGHT_BYTES
 from fedfleet.runtime.wire.operations.draining import Drain, Left, advanced, said, signalled
@@ -68,7 +69,8 @@ def serve(
 ) -> RunState:
     """Serve a plan to its end; `back` is where a killed server left it. `listening` is told when devices may come."""
     check_servable(served.plan, options.devices)
-    return asyncio.run(_serve(served, options, back, dict(tls or {}), listening))
+    with seldom_collected():
+        return asyncio.run(_serve(served, options, back, dict(tls or {}), listening))
 
 
 async def _serve(

@@ -18,7 +18,7 @@ from fedfleet.core.clipping import shrink, slack
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.folding import Fold, Folding
 from fedfleet.core.records import ServerState
-from fedfleet.core.trees import Tree
+from fedfleet.core.trees import Array, Tree
 from fedfleet.runtime.wire import kernel
 from fedfleet.runtime.wire.entries import Entered, checksum, entry_bytes, entry_from, record_head
 from fedfleet.runtime.wire.snapshots import SEGMENT, Flat, Image, Place, Shelf
@@ -68,15 +68,32 @@ def _bare(shape: tuple[int, ...], kind: np.dtype[Any]) -> np.ndarray:
     return np.broadcast_to(np.zeros((), kind), shape)
 
 
-def refusal(sheet: FoldSheet, tree: Tree, weight: float) -> str | None:
-    """Why a report may not enter the sums; None if it may. The sentences are those of the simulation."""
-    why = kernel.refusal(tree, weight, sheet.like, sheet.scales, sheet.total_weight)
+def refusal(sheet: FoldSheet, tree: Tree, weight: float, whole: Array | None = None) -> str | None:
+    """Why a report may not enter the sums; None if it may. The sentences are those of the simulation.
+
+    `whole` is the tree as one array (see `taking`), if there is such.
+    """
+    why = kernel.refusal(tree, weight, sheet.like, sheet.scales, sheet.total_weight, whole)
     if why is None and sheet.clip is not None:
         try:
             shrink(sheet.clip, (), slack(sheet.like, sheet.scales))
         except Refused as wrong:
             return str(wrong)
     return why
+
+
+def _even(sheet: FoldSheet) -> exact.Scale | None:
+    """The scale of all leaves, if they have one type and one scale of one limb, so that they can be added as one array."""
+    kinds, scales = {leaf.dtype for leaf in sheet.like.values()}, set(sheet.scales.values())
+    if len(kinds) != 1 or len(scales) != 1 or sheet.scales.keys() != sheet.like.keys():
+        return None
+    (one,) = scales
+    return None if one.two_limbs else one
+
+
+def _mark(sheet: FoldSheet) -> bytes:
+    """What tells snapshots in which leaves lie by name from older ones, in which they lay in the model's order."""
+    return b"" if [*sheet.scales] == sorted(sheet.scales) else b" by name"
 
 
 @dataclass(slots=True)
@@ -133,6 +150,8 @@ class PartialSums:
     def __init__(self, sheet: FoldSheet, folder: Path | None) -> None:
         self._sheet = sheet
         self._slack = slack(sheet.like, sheet.scales)
+        self._order = sorted(sheet.scales)  # of leaves in one array: as reports have them
+        self._even = _even(sheet)
         self._size = sum(sheet.like[n].size * (2 if s.two_limbs else 1) for n, s in sheet.scales.items())
         self._buckets: dict[int, _Bucket] = {}
         self._pending: list[tuple[int, int, bytes]] = []  # bucket, task and record of what is not on disk
@@ -144,7 +163,7 @@ class PartialSums:
         self._shelf = None
         self.damages: tuple[str, ...] = ()
         if folder is not None:
-            self._shelf = Shelf(folder, size=self._size, sheet=checksum(sheet_to_json(sheet).encode()))
+            self._shelf = Shelf(folder, size=self._size, sheet=checksum(sheet_to_json(sheet).encode() + _mark(sheet)))
             self.damages = self._shelf.damages
             self._restore(self._shelf)
 
@@ -155,8 +174,11 @@ class PartialSums:
         under_way = self._frozen is not None and self._frozen.state in ("new", "writing")
         return len(self._pending) > (len(self._frozen.tasks) if under_way and self._frozen else 0)
 
-    def add(self, bucket: int, entry: Entered, tree: Tree) -> None:
-        """Add a report that `refusal` let pass, as its grant says. Refused if the sum can take no more weight; nothing changes."""
+    def add(self, bucket: int, entry: Entered, tree: Tree, whole: Array | None = None) -> None:
+        """Add a report that `refusal` let pass, as its grant says. Refused if the sum can take no more weight; nothing changes.
+
+        `whole` is the tree as one array, leaf after leaf by name, if there is such.
+        """
         sheet, into = self._sheet, self._buckets.get(bucket) or _Bucket()
         if entry.task in into.tasks:
             raise RunFailed(f"task {entry.task} is in bucket {bucket} already: it was granted twice")
@@ -172,7 +194,16 @@ class PartialSums:
         if sheet.clip is not None:
             factor *= shrink(sheet.clip, kernel.squares_of(tree, sheet.scales), self._slack)
         one = have or self._new_sum()
-        kernel.add(one.acc, tree, entry.weight, sheet.scales, factor=factor, counted=counted)
+        even = self._even if whole is not None else None
+        if (
+            whole is not None
+            and even is not None
+            and kernel.add_whole(one.flat, whole, entry.weight, even, factor=factor)
+        ):
+            one.acc.weight += counted
+            one.acc.count += 1
+        else:
+            kernel.add(one.acc, tree, entry.weight, sheet.scales, factor=factor, counted=counted)
         into.sums[entry.sum] = one
         into.tasks.add(entry.task)
         self._buckets[bucket] = into
@@ -258,8 +289,8 @@ class PartialSums:
         elif flat is None:
             flat = np.zeros(self._size, np.int64)
         acc, at = exact.Accumulator({}, {}, weight, count), 0
-        for name, scale in self._sheet.scales.items():
-            leaf = self._sheet.like[name]
+        for name in self._order:
+            leaf, scale = self._sheet.like[name], self._sheet.scales[name]
             for limb in (acc.sums, acc.fine) if scale.two_limbs else (acc.sums,):
                 limb[name] = flat[at : at + leaf.size].reshape(leaf.shape)
                 at += leaf.size

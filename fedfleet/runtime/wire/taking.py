@@ -6,19 +6,23 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fedfleet.core.coding import Codec
-from fedfleet.core.container import viewed
+from fedfleet.core.container import viewed_whole
 from fedfleet.core.errors import Refused
 from fedfleet.core.registry import builder
-from fedfleet.core.trees import Tree, tree_nbytes
+from fedfleet.core.trees import Array, Tree, tree_nbytes
 from fedfleet.runtime.wire.sums import FoldSheet, refusal
 
 
 class Taken(NamedTuple):
-    """What a report says: its update, and how many bytes that is; or why it cannot be folded."""
+    """What a report says: its update, and how many bytes that is; or why it cannot be folded.
+
+    `whole` is the update as one array, leaf after leaf by name, where it came so.
+    """
 
     tree: Tree
     nbytes: int
     fault: str = ""
+    whole: Array | None = None
 
 
 NOTHING = Taken({}, 0)
@@ -45,11 +49,12 @@ def taken(sheet: FoldSheet, codec: Codec | None, payload: memoryview, weight: fl
         return Taken({}, len(payload))
     try:
         if codec is None:
-            tree = viewed(payload) if len(payload) else {}
+            tree, whole = viewed_whole(payload) if len(payload) else ({}, None)
         else:
             from fedfleet.learn.codecs.applying import received
 
-            tree = received(codec, bytes(payload), sheet.like)
+            tree, whole = received(codec, bytes(payload), sheet.like), None
     except Refused as wrong:
         return Taken({}, len(payload), str(wrong))
-    return Taken(tree, tree_nbytes(tree) if codec is None else len(payload), refusal(sheet, tree, weight) or "")
+    nbytes = tree_nbytes(tree) if codec is None else len(payload)
+    return Taken(tree, nbytes, refusal(sheet, tree, weight, whole) or "", whole)

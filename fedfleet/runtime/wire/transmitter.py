@@ -31,6 +31,7 @@ from fedfleet.runtime.wire.desk.steering import come_back
 from fedfleet.runtime.wire.entries import Entered, entry_bytes
 from fedfleet.runtime.wire.errands import Errands, blob_of, work_of
 from fedfleet.runtime.wire.framing import SMALL
+from fedfleet.runtime.wire.garbage import seldom_collected
 from fedfleet.runtime.wire.holding import Waiters, wake
 from fedfleet.runtime.wire.links import Link, linked
 from fedfleet.runtime.wire.options import Start, start_from
@@ -230,7 +231,8 @@ class Transmitter:
             claim.task, claim.client, grant.order, grant.time, grant.weight, grant.factor, grant.sum, claim.crc32c,
             claim.nbytes, names, values, claim.stats,
         )  # fmt: skip
-        self.committing.add(grant.bucket, entry, pending.taken.tree, pending.payload, acknowledge)
+        found = pending.taken
+        self.committing.add(grant.bucket, entry, found.tree, pending.payload, acknowledge, found.whole)
 
     async def _close(self, bucket: int) -> None:
         path = Path(self.start.shared) / f"sums-{self.start.index}-{bucket}.safetensors"
@@ -376,7 +378,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     end = socket.socket(fileno=int(sys.argv[1]))
     try:
-        asyncio.run(transmit(end))
+        with seldom_collected():
+            asyncio.run(transmit(end))
     except FedFleetError as wrong:
         sys.stderr.write(f"{wrong}\n")
         raise SystemExit(GIVEN_UP) from None

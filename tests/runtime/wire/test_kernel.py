@@ -66,6 +66,26 @@ def test_refusing_gives_the_same_sentences(tree: dict[str, np.ndarray], bound: f
         assert mine == exact.refusal(tree, heavy, like, scales, 2.0**24)
 
 
+@settings(max_examples=300)
+@given(data=st.data(), bounds=st.lists(st.sampled_from([0.1, 1.0, 2.0**10]), min_size=3), kind=st.sampled_from(KINDS))
+def test_a_whole_update_is_refused_in_the_same_words_and_adds_the_same_bits(
+    data: st.DataObject, bounds: list[float], kind: Any
+) -> None:
+    with np.errstate(over="ignore"):
+        tree = {n: leaf.astype(kind) for n, leaf in data.draw(trees(ANY)).items()}
+    whole = np.concatenate([tree[n] for n in sorted(tree)])
+    scales = {n: exact.Scale(bounds[i], 20) for i, n in enumerate(tree)}
+    why = exact.refusal(tree, 1.0, tree, scales, 2.0**24)
+    assert kernel.refusal(tree, 1.0, tree, scales, 2.0**24, whole) == why
+    if why is None:
+        total, alone, theirs = np.zeros(whole.size, np.int64), exact.Scale(1.0, 20), exact.zero(tree, scales)
+        exact.add(theirs, tree, 3.0, dict.fromkeys(tree, alone), factor=-0.5)
+        if kernel.add_whole(total, whole, 3.0, alone, factor=-0.5):
+            assert total.tolist() == np.concatenate([theirs.sums[n] for n in sorted(tree)]).tolist()
+        else:
+            assert kind == np.float16  # which no loop reads
+
+
 @pytest.mark.parametrize("at", [0, 1, 4097, 9999])
 @pytest.mark.parametrize("odd", [np.nan, -np.nan, np.inf, -np.inf, 1025.0, -1025.0, np.float32(0.1)])
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,6 +128,8 @@ def test_a_leaf_of_another_size_never_reaches_the_loop() -> None:
     scales = {"w": exact.scale_for(1.0, 1.0)}
     with pytest.raises(ValueError, match="elements"):
         kernel.add(exact.zero({"w": np.zeros(2)}, scales), {"w": np.zeros(3)}, 1.0, scales, factor=1.0, counted=1)
+    with pytest.raises(ValueError, match="elements"):
+        kernel.add_whole(np.zeros(2, np.int64), np.zeros(3), 1.0, scales["w"], factor=1.0)
 
 
 def test_without_numba_numpy_serves_and_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core import exact, folding
+from fedfleet.core.container import packed, viewed_whole
 from fedfleet.core.errors import Refused, RunFailed
 from fedfleet.core.folding import Entry, Fold
 from fedfleet.core.records import Context, Report, ServerState
@@ -115,6 +116,32 @@ def test_a_thousand_updates_in_ten_orders_over_one_to_three_transmitters(tmp_pat
             whole = folding.merge(fold, whole, folding.load(fold, SERVER, part.saved(order) or {}))
             part.close()
         assert same(folding.save(whole), expected)
+
+
+@pytest.mark.usefixtures("_either")
+def test_reports_that_are_one_array_have_the_same_bits_and_last(tmp_path: Path) -> None:
+    """Leaves that travel by name, of a model that has them in another order, one of them empty."""
+    like = {n: np.zeros(shape, np.float32) for n, shape in {"z": (3, 4), "b": (), "m": (0, 2), "a": (5,)}.items()}
+    fold = Fold(lambda server: like, clip=2.0)
+    rng, sheet = np.random.default_rng(3), sheet_of(fold, SERVER)
+    reports = [
+        (entered(t, float(t + 1)), {n: rng.normal(size=leaf.shape).astype(np.float32) for n, leaf in like.items()})
+        for t in range(6)
+    ]
+    part = PartialSums(sheet, tmp_path)
+    for i, (entry, tree) in enumerate(reports):
+        views, whole = viewed_whole(packed(tree))
+        assert whole is not None and refusal(sheet, views, entry.weight, whole) is None
+        part.add(0, entry, views, whole if i % 3 else None)
+        if i == 3:
+            part.freeze().write()
+            part.close()
+            part = PartialSums(sheet, tmp_path)
+    acc = folding.zero(fold, SERVER)
+    for entry, tree in reports:
+        folding.add(fold, acc, Report(entry.task, 0, tree, entry.weight, {}), Context(0, 0.0, 0, {}))
+    assert part.count(0) == 6 and same(part.saved(0), folding.save(acc))
+    part.close()
 
 
 def test_a_sheet_survives_its_text_and_has_no_values() -> None:

@@ -38,7 +38,7 @@ def test_what_cannot_be_folded_has_a_reason(data: bytes, word: str) -> None:
 
 
 def test_whoever_folds_later_looks_later() -> None:
-    assert taken(SHEET, None, memoryview(b"garbage"), 1.0, looks=False) == ({}, 7, "")
+    assert taken(SHEET, None, memoryview(b"garbage"), 1.0, looks=False) == ({}, 7, "", None)
 
 
 def test_a_codec_is_made_again_from_its_recipe() -> None:

@@ -9,7 +9,6 @@ and gives its `Tally` at the end.
 from __future__ import annotations
 
 import asyncio
-import gc
 import heapq
 import sys
 from collections import Counter
@@ -25,6 +24,7 @@ from google_crc32c import extend as extended
 from fedfleet.core.errors import Refused
 from fedfleet.runtime.wire.fleet_pb2 import Answer, Caller, CheckIn, FetchRequest, Receipt, Report, Work
 from fedfleet.runtime.wire.framing import CHUNK, SMALL, crc32c, framed, opened, path_of
+from fedfleet.runtime.wire.garbage import seldom_collected
 from fedfleet.runtime.wire.security.secrets import run_key, secret_of
 from fedfleet.runtime.wire.stress.children import heard, say
 from fedfleet.runtime.wire.stress.latency import Latency
@@ -320,11 +320,11 @@ def told(load: Load) -> dict[str, Any]:
 
 def main() -> None:
     """Read a load, wait for the start, be its clients, answer with the tally."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)  # thousands of calls are open, and none of them is garbage
     load = Load(**heard())
     key = run_key(Path(load.key))
-    say({"tally": shown(asyncio.run(generate(load, lambda client: secret_of(key, client, 1), heard)))})
+    with seldom_collected():
+        tally = asyncio.run(generate(load, lambda client: secret_of(key, client, 1), heard))
+    say({"tally": shown(tally)})
 
 
 if __name__ == "__main__":

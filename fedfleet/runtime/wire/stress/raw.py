@@ -7,7 +7,6 @@ An update is two calls, one that brings the model and one that takes the report,
 from __future__ import annotations
 
 import asyncio
-import gc
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -19,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 import grpc
 
 from fedfleet.runtime.wire.framing import CHUNK
+from fedfleet.runtime.wire.garbage import seldom_collected
 from fedfleet.runtime.wire.stress.children import Child, heard, say
 from fedfleet.runtime.wire.stress.memory import cpu_seconds
 from fedfleet.runtime.wire.stress.reaching import CHANNEL, SERVER, Reached, channel_to, credentials_for
@@ -200,10 +200,9 @@ async def _exchanged(calls: list[_Calls], form: Form, in_flight: int, seconds: f
 
 def main() -> None:
     """Play the role that the first line gives."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)  # as in the processes that it is compared with
     told = heard()
-    asyncio.run(_serve(told) if told["role"] == "serve" else _load(told))
+    with seldom_collected():  # as the processes that it is compared with
+        asyncio.run(_serve(told) if told["role"] == "serve" else _load(told))
 
 
 if __name__ == "__main__":

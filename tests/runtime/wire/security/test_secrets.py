@@ -1,5 +1,6 @@
 """Keys, nonces, secrets, signatures: made once, private, bound to what they are for, never shown."""
 
+import hmac
 import os
 import stat
 import traceback
@@ -79,6 +80,13 @@ def test_nonces_hold_for_their_task_only(task, other):
     assert len(nonce_of(KEY, task)) == 16
     assert check_nonce(KEY, task, nonce_of(KEY, other)) == (task == other)
     assert not check_nonce(OTHER, task, nonce_of(KEY, task))
+
+
+@given(st.binary(min_size=32, max_size=32), numbers, numbers)
+def test_nonces_and_secrets_are_the_macs_that_devices_of_earlier_runs_hold(key, number, generation):
+    task, place = number.to_bytes(8, "little"), number.to_bytes(4, "little") + generation.to_bytes(4, "little")
+    assert nonce_of(RunKey(key), number) == hmac.digest(key, b"fedfleet task 1\0" + task, "sha256")[:16]
+    assert secret_of(RunKey(key), number, generation) == hmac.digest(key, b"fedfleet device 1\0" + place, "sha256")
 
 
 @given(numbers, numbers, numbers, numbers)
