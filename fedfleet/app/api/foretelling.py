@@ -43,7 +43,7 @@ def predict(
     page: str | Path | None = None,
     cache: str | Path | None = None,
 ) -> Predicted | Swept:
-    """Predict accuracy, commits, virtual time and who will be left out of a run: about a second after two short reference runs.
+    """Predict accuracy, commits, virtual time and who will be left out of a run: about a second after three short reference runs.
 
     Args:
         spec: a path or a nested dictionary, with `key=value` overrides, as for `run`.
