@@ -49,7 +49,8 @@ MARKS = (0.25, 0.5, 0.75, 1.0)  # of a run's commits: where the band is looked a
 class Setting:
     """A task as it is trained: by how much its deadlines are longer, and how it is executed.
 
-    `fleets` are how many of each split, and with how many draws of data and first models; None: every fleet has its own.
+    `fleets` are how many of each split, and with how many draws of data and first models; None: every fleet has its own. So many
+    fleets of each kind of data take `turns` with one draw before the next.
     """
 
     task: dict[str, Any]
@@ -58,6 +59,7 @@ class Setting:
     longer: float
     fleets: dict[str, tuple[int, int | None]]
     execute: str = "stacked"
+    turns: int = 1
 
 
 def _each(first: int, calibration: tuple[int, int], fresh: tuple[int, int]) -> dict[str, tuple[int, int | None]]:
@@ -68,7 +70,7 @@ LEARNING: dict[str, Any] = {"lr": 0.1, "epochs": 2}
 SETTINGS = {
     "digits": Setting({"use": "digits_mlp"}, LEARNING, 100, 1.0, _each(36, (24, 2), (42, 4))),
     "wisdm": Setting(
-        {"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, LEARNING, 60, 1.5, _each(27, (7, 1), (18, 1)), "inline"
+        {"use": "wisdm_cnn", "hidden": 32, "samples": 4000}, LEARNING, 60, 1.5, _each(27, (7, 1), (36, 2)), "inline", 6
     ),
     "fashion": Setting({"use": "fashion_mlp", "samples": 4000}, LEARNING, 60, 1.0, {"fresh": (21, 2)}),
 }
@@ -107,7 +109,7 @@ def table_of(piece: Piece, attempt: int) -> dict[str, Any]:
             "alpha": float(rng.choice([1.0, 4.0, 100.0])),
             "start_rank": int(rng.choice([0, 30, 60, 100, 150])),
         }
-    drawn = FIRST[piece.split] + piece.index // len(DATA) % (shared or 1)
+    drawn = FIRST[piece.split] + piece.index // (setting.turns * len(DATA)) % (shared or 1)
     return {
         "seed": number + 10_000 * attempt,
         **({"seeds": {"data": drawn, "training": drawn}} if shared else {}),
