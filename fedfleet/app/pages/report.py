@@ -108,7 +108,7 @@ def render(
         *people_section(f),
         *late_section(f),
         *rounds_section(f),
-        *_where_time_went(attribution),
+        *_where_time_went(f),
         *fleet_section(f),
         *hard_section(f),
         *classes_section(f),
@@ -131,6 +131,7 @@ def _conclusion(f: Facts) -> list[str]:
     return [f"<h1>{escape(title(f))}</h1>", f'<p class="lead">{escape(lead(f))}</p>', *warned, keys(keys_of(f)), *aside]
 
 
-def _where_time_went(found: Attribution | None) -> list[str]:
+def _where_time_went(f: Facts) -> list[str]:
     """The picture, whose note says it in a sentence."""
-    return [] if found is None else ["<h2>Where the time went</h2>", attribution_figure(found)]
+    found = f.attribution
+    return [] if found is None else ["<h2>Where the time went</h2>", attribution_figure(found, f.people, f.person)]

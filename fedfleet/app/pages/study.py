@@ -22,8 +22,8 @@ from fedfleet.app.pages.compared.sides import grouped, sides_of
 from fedfleet.app.pages.compared.standings import standings_figure
 from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import Judged, caveat, headline, lead, verdict_list
-from fedfleet.app.pages.compared.words import capital, chance, count, points, tight, time, times
-from fedfleet.app.pages.html import page, topline
+from fedfleet.app.pages.compared.words import capital, chance, count, points, time, times
+from fedfleet.app.pages.html import page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import finished
 from fedfleet.app.studies.answering import Studied

@@ -15,8 +15,8 @@ from fedfleet.app.pages.charts.drawing import Drawing, Sheet, both, figure
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
 from fedfleet.app.pages.compared.looking import REPORT, link_to
 from fedfleet.app.pages.compared.rows import Head, html_table
-from fedfleet.app.pages.compared.words import count, tight
-from fedfleet.app.pages.html import page, topline
+from fedfleet.app.pages.compared.words import count
+from fedfleet.app.pages.html import page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.pages.times import even
 from fedfleet.app.runs import finished

@@ -12,7 +12,8 @@ import numpy as np
 from fedfleet.app.fleets.hardness import Hardness, hardness, share_word
 from fedfleet.app.pages.compared.looking import Look, Side
 from fedfleet.app.pages.compared.rows import Head, html_table
-from fedfleet.app.pages.compared.words import capital, points, tight, time
+from fedfleet.app.pages.compared.words import capital, points, time
+from fedfleet.app.pages.html import tight
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError
 

@@ -8,7 +8,8 @@ from html import escape
 from statistics import fmean
 
 from fedfleet.app.pages.compared.looking import Look, Side
-from fedfleet.app.pages.compared.words import points, spread, tight, time, times, whole
+from fedfleet.app.pages.compared.words import points, spread, time, times, whole
+from fedfleet.app.pages.html import tight
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from fedfleet.app.terminal.text import span
 
-_UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|points)(?!\w)")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -92,11 +90,6 @@ def whole(value: float) -> str:
 def capital(sentence: str) -> str:
     """The sentence with a capital first letter."""
     return sentence[:1].upper() + sentence[1:]
-
-
-def tight(said: str) -> str:
-    """The text with numbers that stay on one line with their units."""
-    return _UNIT.sub("\\1\u00a0\\2", said)
 
 
 def chance(p: float | None) -> str:
