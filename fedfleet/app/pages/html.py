@@ -103,6 +103,6 @@ def table(
         return "<tr>" + "".join(cell(i, said, to) for i, said in enumerate(row)) + "</tr>"
 
     ways = links or [""] * len(rows)
-    heads = "".join(f"<th{kind(i)}>{escape(said)}</th>" for i, said in enumerate(head))
+    heads = "".join(f'<th scope="col"{kind(i)}>{escape(said)}</th>' for i, said in enumerate(head))
     lines = "".join(line(row, to) for row, to in zip(rows, ways, strict=True))
     return f'<table class="rows"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>'

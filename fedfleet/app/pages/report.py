@@ -23,6 +23,7 @@ from fedfleet.app.pages.run.lateness import late_section
 from fedfleet.app.pages.run.learning import learning_section
 from fedfleet.app.pages.run.people import people_section
 from fedfleet.app.pages.run.rounds import failed_section, rounds_section
+from fedfleet.app.pages.run.words import as_people
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
 from fedfleet.app.runs.classes import kept_classes
 from fedfleet.app.runs.explaining import booked
@@ -123,7 +124,7 @@ def render(
 
 def _conclusion(f: Facts) -> list[str]:
     """What was reached, what it cost, what held it back; key figures; what to try, and how sure all this is."""
-    warned = [f'<p class="warning">{escape(warning)}</p>' for warning in f.metrics["warnings"]]
+    warned = [f'<p class="warning">{escape(as_people(w, f.people, f.person))}</p>' for w in f.metrics["warnings"]]
     hints, sure = to_try(f), how_sure(f)
     said = f"<b>What to try.</b> {escape(' '.join(hints))} " if hints else ""
     doubt = f"<b>How sure?</b> {escape(sure)}" if sure else ""

@@ -71,7 +71,7 @@ def conclusion(found: Tuned) -> tuple[str, str]:
     aim, trials = found.aim, len(found.rows)
     cost = (
         f"{trials} trials took {found.rounds:,} rounds; {found.count('pruned')} were stopped early, which saved "
-        f"{100 * found.rounds_saved:.0f} % of the rounds; {found.count('failed')} failed."
+        f"{100 * found.rounds_saved:.0f} % of the rounds; {found.count('failed') or 'none'} failed."
     )
     if found.best is None:
         return f"None of {trials} trials ended", cost
@@ -153,7 +153,7 @@ def _importance(found: Tuned) -> str:
     rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in found.importance.items()]
     wide, slim = both(lambda sheet: bars(rows, sheet, beside=True, most=1.0))
     most = next(iter(found.importance))
-    how = "The share of the differences between trials that each key explains (fANOVA); pruned trials are not in it."
+    how = "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
     return figure(
         "Which key matters", how, wide, slim, f"{most} matters most, with {100 * found.importance[most]:.0f} %."
     )

@@ -72,3 +72,14 @@ def test_every_run_is_in_one_arm_and_no_two_arms_share_a_name(tables, seeds):
 
 def test_lists_of_tables_stay_whole_and_empty_tables_are_seen():
     assert flat({"override": [{"clients": [1]}], "edge": {}}) == {"override": [{"clients": [1]}], "edge": {}}
+
+
+def test_specs_that_differ_in_very_much_are_called_as_people_called_their_runs():
+    def run(seed, name, a, b, wide):
+        return made(seed, name=name, choose={"use": a * wide}, algorithm={"use": b * wide})
+
+    def names(wide):
+        rows = ((0, "slow-0", "a", "c"), (1, "slow-1", "a", "c"), (0, "quick", "b", "c"), (0, "odd", "b", "d"))
+        return [arm.name for arm in arms([run(*row, wide) for row in rows])]
+
+    assert names(3) == ["ccc, aaa", "ccc, bbb", "ddd, bbb"] and names(38) == ["slow", "quick", "odd"]

@@ -14,6 +14,8 @@ from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time
 
+_IN_A_LINE = 5  # seeds that stay on one line
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -30,7 +32,7 @@ def html_table(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> str:
     def head(one: Head) -> str:
         said = escape(one.said)
         kind = f' class="{one.kind}"' if one.kind else ""
-        return f"<th{kind}>{f'<abbr title={_quoted(one.gloss)}>{said}</abbr>' if one.gloss else said}</th>"
+        return f'<th scope="col"{kind}>{f"<abbr title={_quoted(one.gloss)}>{said}</abbr>" if one.gloss else said}</th>'
 
     def cell(i: int, inside: str) -> str:
         kind = f' class="{heads[i].kind}"' if heads[i].kind else ""
@@ -110,10 +112,11 @@ def time_to(looks: Sequence[Look], target: float) -> str:
 
 def seed_links(looks: Sequence[Look]) -> str:
     """Each seed as a link to the report of its run."""
-    return " ".join(
+    links = [
         f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed)
         for one in looks
-    )
+    ]
+    return " ".join(links) if len(links) > _IN_A_LINE else f'<span class="one">{" ".join(links)}</span>'
 
 
 def _never(looks: Sequence[Look]) -> str:

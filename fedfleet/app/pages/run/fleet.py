@@ -202,7 +202,8 @@ def _durations(f: Facts) -> str:
     chosen = np.unique(np.linspace(0, len(found.clients) - 1, min(len(found.clients), MOST)).astype(np.int64))
     low, high = float(found.seconds.min()), float(found.seconds.max())
     if high < _ALIKE * low and not found.least.any():
-        return f"<p>All are alike: a task takes {plain(low) if plain(low) == plain(high) else f'{plain(low)} to {plain(high)}'}.</p>"
+        took = plain(low) if plain(low) == plain(high) else f"{plain(low)} to {plain(high)}"
+        return f"<p>A task took {took}, whoever of {len(found.clients):,} {f.people} it was.</p>"
     middle, reach = float(np.sqrt(low * high)), max(float(np.sqrt(high / low)) * 1.12, 2.0)
     most = max(int(found.used.max()), 1)
     x = Along(

@@ -79,7 +79,13 @@ def learning_section(f: Facts) -> list[str]:
         choices.append(
             ("bytes", pictures(*both(lambda sheet: steps([by_bytes], sheet, plot_bytes)), f"By bytes moved: {told}"))
         )
-    what = "the shared part alone, which nobody uses" if f.personal else "the model"
+    what = (
+        "the shared part alone, which nobody uses"
+        if f.personal
+        else "the model"
+        if f.metrics["commits"]
+        else "the first weights"
+    )
     head = f'<p class="ft">Accuracy of {what}, and how many reports each round had to learn from</p>'
     ticked = " Grey ticks: how many were asked." if _ticked(rounds) else ""
     how = f'<p class="fs">Steps: nothing is learnt between rounds.{ticked}<span class="screen"> Against:</span></p>'
