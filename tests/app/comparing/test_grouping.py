@@ -82,4 +82,4 @@ def test_specs_that_differ_in_very_much_are_called_as_people_called_their_runs()
         rows = ((0, "slow-0", "a", "c"), (1, "slow-1", "a", "c"), (0, "quick", "b", "c"), (0, "odd", "b", "d"))
         return [arm.name for arm in arms([run(*row, wide) for row in rows])]
 
-    assert names(3) == ["ccc, aaa", "ccc, bbb", "ddd, bbb"] and names(38) == ["slow", "quick", "odd"]
+    assert names(3) == ["aaa, ccc", "bbb, ccc", "bbb, ddd"] and names(38) == ["slow", "quick", "odd"]
