@@ -43,6 +43,7 @@ def page(title: str, body: Sequence[str], *, top: str = "", description: str = "
 
 
 _UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|[kM]?J|points|rounds?)(?![\w/])")
+_P = re.compile(r"\bp (=|&lt;|<) ")
 _APART = re.compile(
     r"(<(pre|code|svg|title)\b.*?</\2>|<[^>]*>)", re.DOTALL
 )  # what is copied, drawn or read by machines stays as it is
@@ -55,7 +56,12 @@ def tight(said: str) -> str:
     '<p title="5 s">After 5~s, <code>5 s</code>'
     """
     parts = _APART.split(said)  # text, what stands apart, its name, text, ..
-    return "".join(_UNIT.sub("\\1\u00a0\\2", part) if i % 3 == 0 else part for i, part in enumerate(parts) if i % 3 < 2)
+    kept = (
+        _P.sub("p\u00a0\\1\u00a0", _UNIT.sub("\\1\u00a0\\2", part)) if i % 3 == 0 else part
+        for i, part in enumerate(parts)
+        if i % 3 < 2
+    )
+    return "".join(kept)
 
 
 def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:

@@ -175,17 +175,17 @@ def _beside(lines: Sequence[Line], x: Scale, y: Scale) -> list[str]:
 
 def _flagged(lines: Sequence[Line], placed: Sequence[Flag], x: Scale, y: Scale, sheet: Sheet) -> list[str]:
     """Labels in the band above, each with a leader down to its end; those that fit on neither side stand over it."""
-    found = list[str]()
+    leaders, words = list[str](), list[str]()
     for one, flag in zip(lines, placed, strict=True):
-        at, end = x(float(one.x[-1])), y(float(one.y[-1]))
+        at, last = x(float(one.x[-1])), y(float(one.y[-1]))
         foot = y.end - 6 - flag.row * ROW
-        found.append(line(at, foot - 9, at, end - 4, "leader"))
+        leaders.append(line(at, foot - 9, at, last - 4, "leader"))
         said = cut(one.label, sheet.width - 8.0, strong=True)
         wide = width_of(said, strong=True)
         start = min(max(at - 5 - wide if flag.left else at + 5, 0.0), sheet.width - wide)
         end = flag.left and start > 0  # true letters are narrower than their estimate: the side of the leader is exact
-        found.append(text(start + wide if end else start, foot, said, f"t{one.colour}", "end" if end else "start"))
-    return found
+        words.append(text(start + wide if end else start, foot, said, f"t{one.colour} halo", "end" if end else "start"))
+    return leaders + words
 
 
 def thinned(one: Line) -> Line:

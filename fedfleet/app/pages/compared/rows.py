@@ -70,9 +70,9 @@ def _row(side: Side, target: float | None, *, several: bool) -> list[str]:
     name = escape(side.label)
     return [
         f'<a href="{escape(side.link, quote=True)}" title="Open the report of this run">{name}</a>' if side.link else name,
-        accuracy_cell([one.last for one in looks if one.last is not None]),
+        accuracy_cell([one.last for one in looks if one.last is not None]) if any(one.first is not None for one in looks) else "no model",
         strip([one.last for one in looks if one.last is not None], side.colour),
-        escape(_mean(looks, lambda one: one.metrics.get("accuracy_bottom10"), points)),
+        escape(_mean([one for one in looks if one.first is not None], lambda one: one.metrics.get("accuracy_bottom10"), points)),
         *([escape(time_to(looks, target))] if target else []),
         escape(times([one.end for one in looks])),
         escape(_never(looks)),

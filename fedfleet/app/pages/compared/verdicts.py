@@ -144,6 +144,8 @@ def _item(colour: int, head: str, told: str) -> str:
 def facts(side: Side, target: float | None) -> str:
     """What a side reached, in what time, and whom it left out."""
     values = standing(side, None)
+    if all(one.first is None for one in side.looks):
+        return f"No model in {times([one.end for one in side.looks])}."
     if not values:
         return f"No model has been tried in {times([one.end for one in side.looks])}."
     mean = points(fmean(values))
