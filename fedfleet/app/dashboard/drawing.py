@@ -21,7 +21,7 @@ _CLASSES = {BACK: "f4", USED: "f4", WORKING: "f5", LATE: "hx", LOST: "gone", REF
 def sparkline(scores: Sequence[Score], planned: int | None, *, live: bool) -> str:
     """Accuracy by model as steps, always from 0 to 100 %, and over all models that are planned while a run goes on."""
     if not scores:
-        return '<svg class="sp" aria-hidden="true"></svg>'
+        return f'<svg viewBox="0 0 {_WIDE} {_HIGH}" class="sp" aria-hidden="true"></svg>'
     some = (
         [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
     )
