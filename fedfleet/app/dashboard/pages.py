@@ -146,7 +146,7 @@ def live_page(
     if run.status == DAMAGED and not followed.seen.rounds:
         return f'<div class="hd"><h1>{escape(run.name)}</h1><span id="state">{pieces["state"]}</span></div><p id="say" class="say">{pieces["say"]}</p>'
     beside = (
-        f"grey: {other.run.name}, a finished run that this one repeats with another {', '.join(k for k, _, _ in other.differs) or 'start'}"
+        f"grey: {other.run.name}, a finished run {_unlike([k for k, _, _ in other.differs])}"
         if other
         else "nothing is learnt between two models, so the line goes in steps"
     )
@@ -170,6 +170,10 @@ def live_page(
         f'<div id="device" aria-live="polite"></div><section class="lo"><h2>Faults and late work</h2>{piece("div", "faults")}</section>'
         f'<section class="lo"><h2>Remarks and log</h2>{piece("div", "log")}</section>'
     )
+
+
+def _unlike(keys: Sequence[str]) -> str:
+    return f"that this one repeats with another {', '.join(keys)}" if keys else "of the same spec"
 
 
 def live_pieces(

@@ -19,8 +19,8 @@ def prediction_page(answer: dict[str, Any], name: str) -> str:
     """What a run will come to, as one page: the conclusion in words first."""
     return page(
         f"{name}, foretold",
-        [*_head(answer, name), _curve(answer), *_who(answer), *_blind(answer)],
-        top=topline("prediction"),
+        [*_head(answer), _curve(answer), *_who(answer), *_blind(answer)],
+        top=topline(f"prediction for {name}, before it is trained"),
         description=_conclusion(answer),
     )
 
@@ -34,18 +34,18 @@ def _conclusion(answer: dict[str, Any]) -> str:
     )
 
 
-def _title(answer: dict[str, Any], name: str) -> str:
+def _title(answer: dict[str, Any]) -> str:
     """The finding: how good the model will be, and how sure that is."""
     accuracy = answer["accuracy"]
     low, high = (f"{100 * accuracy[end]:.0f}" for end in ("low", "high"))
     between = f"{high} %" if low == high else f"between {low} and {high} %"
-    return f"{name} will reach about {per_cent(accuracy['value'])}, nine times of ten {between}"
+    return f"About {per_cent(accuracy['value'])} at the end, nine times of ten {between}"
 
 
-def _head(answer: dict[str, Any], name: str) -> list[str]:
+def _head(answer: dict[str, Any]) -> list[str]:
     failed = sum(answer["failed_rounds"].values())
     return [
-        f"<h1>{escape(_title(answer, name))}</h1>",
+        f"<h1>{escape(_title(answer))}</h1>",
         f'<p class="lead">{escape(_conclusion(answer))}</p>',
         keys([
             (percent(answer["accuracy"]["value"]), "accuracy at the end", "on the central test set, as foretold"),
@@ -105,13 +105,13 @@ def _blind(answer: dict[str, Any]) -> list[str]:
 _SECONDS = ("seconds", "period", "t_break", "lease", "refill", "t_o")  # keys whose numbers are seconds
 
 
-def _swept(answer: dict[str, Any], name: str) -> str:
+def _swept(answer: dict[str, Any]) -> str:
     """The finding of a sweep: which value is first at the target."""
     there = [row for row in answer["rows"] if row["seconds_to_target"] is not None]
     if not there:
-        return f"{name}: no value of {answer['key']} reaches {per_cent(answer['target'])}"
+        return f"No value of {answer['key']} reaches {per_cent(answer['target'])}"
     first = min(there, key=lambda row: row["seconds_to_target"])
-    return f"{name}: {answer['key']} = {first['value']:g} is first at {per_cent(answer['target'])}"
+    return f"{answer['key']} = {first['value']:g} is first at {per_cent(answer['target'])}"
 
 
 def _dots(answer: dict[str, Any], label: str, sheet: Sheet) -> Drawing:
@@ -151,7 +151,7 @@ def sweep_page(answer: dict[str, Any], name: str) -> str:
         for row in rows
     ]  # fmt: skip
     body = [
-        f"<h1>{escape(_swept(answer, name))}</h1>",
+        f"<h1>{escape(_swept(answer))}</h1>",
         f'<p class="lead">{escape(answer["sentence"])}</p>',
         figure(
             f"Accuracy at the end against {key}",
@@ -162,4 +162,9 @@ def sweep_page(answer: dict[str, Any], name: str) -> str:
         table(head, cells),
         f'<p class="note">The target is nine tenths of what an ideal fleet reaches. {len(rows)} values in {answer["seconds"]:.2g} s.</p>',
     ]
-    return page(f"{name}: {key}, foretold", body, top=topline("prediction"), description=answer["sentence"])
+    return page(
+        f"{name}: {key}, foretold",
+        body,
+        top=topline(f"prediction for {name}, before it is trained"),
+        description=answer["sentence"],
+    )
