@@ -62,7 +62,7 @@ def rounds_picture(rounds: Sequence[Round]) -> str:
     return (
         f'<div class="col"><span class="ytick">{most:,}</span><svg viewBox="0 0 {8 * max(len(some), 20)} 67" preserveAspectRatio="none" '
         f'class="rounds" role="img" aria-label="{escape(words)}"><path d="M0 60.5H{8 * max(len(some), 20)}" class="ax"/>{"".join(columns)}</svg></div>'
-        f'<div class="ends"><span>round {some[0].number + 1:,}</span><span>round {some[-1].number + 1:,}</span></div>'
+        f'<div class="ends"><span>round {some[0].number + 1:,}</span>{f"<span>round {some[-1].number + 1:,}</span>" if len(some) >= 20 else f"<span>the last: round {some[-1].number + 1:,}</span>" if len(some) > 1 else ""}</div>'
     )
 
 

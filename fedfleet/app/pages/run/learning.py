@@ -167,23 +167,16 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
             if len(failed) == 1
             else f"hatched: {len(failed):,} rounds failed"
         )
-        found += _named(said, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet)
-    return Drawing(sheet.width, y.start + (24 if failed and sheet.slim else 10), found)
+        found.append(_named(said, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet))
+    return Drawing(sheet.width, y.start + (24 if failed and (sheet.slim or len(failed) == 1) else 10), found)
 
 
-def _named(said: str, at: float | None, x: Scale, y: Scale, sheet: Sheet) -> list[str]:
-    """Which rounds failed: above the mark of the only one, with a leader, where there is room; at the right end for several."""
-    if sheet.slim:
-        return [text(0, y.start + 20, said, "strong")]
-    if at is None:
-        return [text(x.end, 12, said, "strong", "end")]
-    half, least = width_of(said, strong=True) / 2, width_of("reports used in each round of up to 10,000 asked")
-    place = max(min(at, x.end - half), least + half)
-    return (
-        [text(place, 12, said, "strong", "middle"), line(at, 17, at, y.start + 2, "leader")]
-        if abs(place - at) <= half
-        else [text(x.end, 12, said, "strong", "end")]
-    )
+def _named(said: str, at: float | None, x: Scale, y: Scale, sheet: Sheet) -> str:
+    """Which rounds failed: under the mark of the only one; of several at the right end, on phones below."""
+    if at is not None:
+        half = width_of(said, strong=True) / 2
+        return text(min(max(at, half), sheet.width - half), y.start + 20, said, "strong", "middle")
+    return text(0, y.start + 20, said, "strong") if sheet.slim else text(x.end, 12, said, "strong", "end")
 
 
 def _patience(f: Facts) -> list[str]:
