@@ -80,7 +80,7 @@ def test_a_round_is_told_in_words():
 
 def test_failed_rounds_are_listed_by_reason():
     text = "".join(failed_section(facts_of(LOG)))
-    assert "0 of at least 1 reports arrived" in text and "1 of 5" in text and "6 min after the start" in text
+    assert "no report came in time" in text and "1 of 5" in text and "6 min after the start" in text
     assert failed_section(facts_of(journal([([0], [])]))) == []
 
 
