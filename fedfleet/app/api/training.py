@@ -54,7 +54,8 @@ def run(
             written.
         keep_data: copy the inputs into the folder; otherwise it refers to the file that they came from, by path and hash, or
             they must be given again. Labels are always kept: decisions are checked against them.
-        resume: go on from the last checkpoint in `out`; where there is none yet, begin, so that a script can be called again. What is not given again is taken from the folder.
+        resume: go on from the last checkpoint in `out`; where there is none yet, begin, so that a script can be called again. What
+            is not given again is taken from the folder.
         trust_code: the hash of the code in a folder, which is never run without it.
 
     >>> result = run({"task": {"use": "digits_logreg"}, "stop": {"rounds": 2}})
