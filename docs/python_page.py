@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 from typing import Any
 
 import fedfleet
@@ -17,7 +18,8 @@ def python_page() -> str:
         "`import fedfleet` itself costs nothing.",
     ]
     public = [name for name in fedfleet.__all__ if not name.startswith("_")]
-    found = {name: getattr(fedfleet, name) for name in public}
+    # From its home: `fedfleet.measure` is also a package.
+    found = {name: getattr(import_module(fedfleet._HOME[name]), name) for name in public}
     kinds = {
         "Calls": [n for n in public if not inspect.isclass(found[n])],
         "Errors": [n for n in public if inspect.isclass(found[n]) and issubclass(found[n], Exception)],
@@ -41,7 +43,21 @@ def documented(thing: Any) -> list[str]:
         return ["```text", *signature(thing), "```", "", *paragraphs(text)]
     fields = getattr(thing, "__annotations__", {})
     rows = [f"| `{n}` | `{str(t).replace('|', chr(92) + '|')}` |" for n, t in fields.items() if not n.startswith("_")]
-    return [*paragraphs(text), *(["", "| field | type |", "| --- | --- |", *rows] if rows else [])]
+    return [
+        *paragraphs(text),
+        *(["", "| field | type |", "| --- | --- |", *rows] if rows else []),
+        *(["", *asked] if (asked := questions(thing)) else []),
+    ]
+
+
+def questions(record: type) -> list[str]:
+    """What a record can be asked beside its fields: properties by name, methods with brackets, each with its duty."""
+    found: list[str] = []
+    for name, member in vars(record).items():
+        told = inspect.getdoc(member)
+        if not name.startswith("_") and told and (isinstance(member, property) or inspect.isfunction(member)):
+            found.append(f"- `.{name}{'' if isinstance(member, property) else '()'}`: {told.partition(chr(10) * 2)[0]}")
+    return found
 
 
 def signature(thing: Any) -> list[str]:

@@ -30,6 +30,17 @@ spec = {
 }  # fmt: skip
 
 # %% [markdown]
+# ## Before anything is trained
+#
+# How hard is this fleet, and what will come of it? `print(hard)` and `print(foretold)` say more; `foretold.curve` has its band.
+
+# %%
+hard = fedfleet.measure(spec, seeds=1)
+print(hard.verdict)
+foretold = fedfleet.predict(spec, cache=f"{folder}/reference")
+print(f"about {foretold.accuracy.value:.1%}, {foretold.commits.value:.0f} models. {foretold.left_out['sentence']}")
+
+# %% [markdown]
 # ## Train
 #
 # `result.rounds` and `result.clients` are plain columns: `pandas.DataFrame(result.rounds)` is a table with a row for each round.
@@ -57,6 +68,16 @@ print(f"{left_out} of {len(result.clients['folded'])} never took part")
 patient = fedfleet.run(spec, "pace.use=readiness", "pace.cohort=10", out=f"{folder}/patient")
 found = fedfleet.compare([result, patient])
 print(found.verdict.sentence)
+
+# %% [markdown]
+# ## A better learning rate
+#
+# Three trials, the spec as it stands among them; `tuned.best` are the values, `tuned.page` is a page to show.
+
+# %%
+tuned = fedfleet.tune(spec, space={"algorithm.lr": [0.1, 0.5, 1.0]}, sampler="grid", trials=3, out=f"{folder}/tuned")
+print(tuned)
+print(fedfleet.report(tuned).page)
 
 # %% [markdown]
 # ## The model

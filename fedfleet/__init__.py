@@ -11,9 +11,18 @@ __version__ = "0.1.0"
 
 # module -> the public names that it holds
 _PUBLIC = {
-    "fedfleet.app.api": ("compare", "load", "replay", "run", "study"),
-    "fedfleet.app.datasets.own": ("data",),
+    "fedfleet.app.api.foretelling": ("predict",),
+    "fedfleet.app.api.found": ("Measured", "Metric", "Predicted", "Range", "Reported", "Swept"),
+    "fedfleet.app.api.measuring": ("measure",),
+    "fedfleet.app.api.reporting": ("report",),
+    "fedfleet.app.api.searching": ("tune",),
+    "fedfleet.app.api.studying": ("compare", "study"),
+    "fedfleet.app.api.training": ("load", "replay", "run"),
+    "fedfleet.app.comparing.record": ("Comparison",),
+    "fedfleet.app.datasets.own": ("OwnData", "data"),
     "fedfleet.app.result": ("Commit", "Result"),
+    "fedfleet.app.studies.answering": ("Studied",),
+    "fedfleet.app.tuning.answering": ("Row", "Tuned"),
     "fedfleet.core.errors": ("BadInput", "Refused", "RunFailed"),
     "fedfleet.core.registry": ("register",),
     "fedfleet.runtime.simulate": ("simulate",),
@@ -28,9 +37,18 @@ _PUBLIC = {
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
-    from fedfleet.app.api import compare, load, replay, run, study
-    from fedfleet.app.datasets.own import data
+    from fedfleet.app.api.foretelling import predict
+    from fedfleet.app.api.found import Measured, Metric, Predicted, Range, Reported, Swept
+    from fedfleet.app.api.measuring import measure
+    from fedfleet.app.api.reporting import report
+    from fedfleet.app.api.searching import tune
+    from fedfleet.app.api.studying import compare, study
+    from fedfleet.app.api.training import load, replay, run
+    from fedfleet.app.comparing.record import Comparison
+    from fedfleet.app.datasets.own import OwnData, data
     from fedfleet.app.result import Commit, Result
+    from fedfleet.app.studies.answering import Studied
+    from fedfleet.app.tuning.answering import Row, Tuned
     from fedfleet.core.errors import BadInput, Refused, RunFailed
     from fedfleet.core.folding import Fold
     from fedfleet.core.labels import RunFacts
@@ -52,10 +70,12 @@ if TYPE_CHECKING:
     from fedfleet.runtime.simulate import simulate
 
 __all__ = [
-    "Algorithm", "Assignments", "BadInput", "BatchPlan", "Book", "Commit", "Cost", "DataSource", "Dataset", "Decision",
-    "DeviceSource", "Draw", "Ended", "Fold", "LocalPass", "Offer", "Optimiser", "Passed", "Policy", "Refused", "Report", "Result",
-    "Roster", "RunFacts", "RunFailed", "Selector", "ServerState", "Slot", "StateSource", "Task", "__version__", "compare",
-    "data", "load", "register", "replay", "run", "simulate", "study", "whole_work",
+    "Algorithm", "Assignments", "BadInput", "BatchPlan", "Book", "Commit", "Comparison", "Cost", "DataSource", "Dataset",
+    "Decision", "DeviceSource", "Draw", "Ended", "Fold", "LocalPass", "Measured", "Metric", "Offer", "Optimiser", "OwnData",
+    "Passed", "Policy", "Predicted", "Range", "Refused", "Report", "Reported", "Result", "Roster", "Row", "RunFacts",
+    "RunFailed", "Selector", "ServerState", "Slot", "StateSource", "Studied", "Swept", "Task", "Tuned", "__version__",
+    "compare", "data", "load", "measure", "predict", "register", "replay", "report", "run", "simulate", "study", "tune",
+    "whole_work",
 ]  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.terminal.text import percent, span
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated, Event, ModelCommitted
 from fedfleet.core.parts import Task
@@ -17,7 +18,7 @@ from fedfleet.measure.columns import Columns, client_columns, round_columns
 from fedfleet.runtime.simulate import Simulation
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Result:
     """The result of a run: its measures by name, the model's parameters (with what was frozen), the events, and its folder."""
 
@@ -27,6 +28,16 @@ class Result:
     out: Path | None
     _world: Callable[[], World | None] = field(default=lambda: None, repr=False, compare=False)
     _task: Callable[[], Task | None] = field(default=lambda: None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        known, where = self.metrics, "" if self.out is None else f"; {self.out}"
+        if "rounds" not in known:
+            return f"Result({len(self.events)} events{where})"
+        reached = "no accuracy" if known.get("accuracy") is None else percent(known["accuracy"])
+        return (
+            f"Result({reached} after {known['rounds']} rounds, {known['commits']} models, "
+            f"{span(known['virtual_seconds'])} of virtual time{where})"
+        )
 
     def module(self) -> Any:
         """The trained model as a PyTorch module, ready to be asked: frozen weights and prompts inside."""

@@ -195,6 +195,7 @@ _added: dict[str, dict[str, Callable[..., Any] | str]] = {kind: {} for kind in K
 def register(kind: str, name: str, builder: Callable[..., Any] | str) -> None:
     """Add a part at run time: a builder, or the string "module:function"."""
     _check_kind(kind)
+    _check_builder(name, builder)
     _added[kind][name] = builder
 
 
@@ -223,7 +224,14 @@ def builder(kind: str, name: str, where: str = "") -> Callable[..., Any]:
     if not isinstance(found, str):
         return found
     module, _, attribute = found.partition(":")
-    return getattr(import_module(module), attribute)
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as wrong:
+        if module.startswith("fedfleet."):
+            raise  # ours are there; what is missing is said where it is needed
+        raise BadInput(
+            f"the {kind} part {name!r} was registered as {found!r}, which cannot be loaded: {wrong}"
+        ) from None
 
 
 def parameters(build: Callable[..., Any]) -> dict[str, tuple[Any, inspect.Parameter]]:
@@ -242,3 +250,10 @@ def _check_kind(kind: str) -> None:
         hint = nearest(kind, KINDS)
         known = f" The kinds are {', '.join(KINDS)}." if hint.endswith("?") else ""
         raise BadInput(f"there is no kind of part called {kind!r}{hint}{known}")
+
+
+def _check_builder(name: Any, builder: Any) -> None:
+    if not isinstance(name, str) or not name:
+        raise BadInput(f"register: {name!r} is no name; give text, by which a spec can use the part")
+    if not callable(builder) and not (isinstance(builder, str) and all(builder.partition(":"))):
+        raise BadInput(f'register {name!r}: {builder!r} builds nothing; give a function, or "module:function"')

@@ -14,7 +14,7 @@ from fedfleet.core.records import FOLDED, Decision
 from fedfleet.engine import ending
 from fedfleet.engine.book import dropped, learnt, next_round, with_book
 from fedfleet.engine.pending import evaluate_command, gather_command, owing
-from fedfleet.engine.state import Phase, Reaction, RunState, endings
+from fedfleet.engine.state import Phase, Reaction, RunState, endings, overtaken
 
 # A policy that abandons and asks in turn within one consultation is caught after so many turns.
 _TURNS = 100
@@ -23,7 +23,9 @@ _TURNS = 100
 def consult(plan: Plan, state: RunState) -> Reaction:
     """Ask the policy until it has nothing more to say about this instant."""
     if state.phase is not Phase.OPEN:
-        return Reaction(state)  # candidates can come while reports are gathered: the policy is asked when that is done
+        return Reaction(
+            overtaken(state)
+        )  # candidates can come while reports are gathered: the policy is asked when that is done
     book = state.book
     try:
         decision = plan.pace.decide(book)

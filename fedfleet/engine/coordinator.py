@@ -43,7 +43,7 @@ from fedfleet.engine.asking import candidates_seen, probed
 from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, learnt, room_for, task_ended, with_book
 from fedfleet.engine.consulting import consult, open_next
 from fedfleet.engine.pending import evaluate_command
-from fedfleet.engine.state import Phase, Reaction, RunState, alarm, endings
+from fedfleet.engine.state import Phase, Reaction, RunState, alarm, endings, overtaken
 
 
 def begin(plan: Plan) -> Reaction:
@@ -128,8 +128,11 @@ def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
         return _looked(plan, state, fact)
     state = with_book(state._replace(wake=None), now=fact.time, answered=False)
     look = _woken(state)
-    if state.phase is not Phase.OPEN:
-        return Reaction(state, (), look)  # what is awaited will look at the clock when it comes
+    if (
+        state.phase is not Phase.OPEN
+    ):  # what is awaited will look at the clock when it comes, and for a look that is due then
+        later = state.look is not None and state.look > fact.time
+        return Reaction(overtaken(state), (), look if later else ())
     over = fact.time >= plan.stop.virtual_seconds
     after = ending.start(state, "virtual_seconds") if over else consult(plan, state)
     return Reaction(after.state, after.outcomes, look + after.commands)
@@ -182,14 +185,14 @@ def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:
     state = with_book(state, now=fact.time)
     if state.phase is Phase.ENDING:
         return ending.finish(state)
-    if state.phase not in (Phase.EVALUATING, Phase.LOOKING):
+    if state.phase not in (Phase.EVALUATING, Phase.LOOKING, Phase.OVERTAKEN):
         raise RunFailed(f"model {fact.version} was evaluated without being asked for: the runtime is broken")
-    looked = state.phase is Phase.LOOKING
+    looked, unheard = state.phase is not Phase.EVALUATING, state.phase is Phase.OVERTAKEN
     state = state._replace(phase=Phase.OPEN, progress=ending.progressed(plan, state.progress, fact))
     reason = ending.goal_reached(plan, state, fact) or ("" if looked else ending.limit_reached(plan, state))
     if reason:
         return ending.start(state, reason)
-    return Reaction(state) if looked else consult(plan, state)
+    return Reaction(state) if looked and not unheard else consult(plan, state)
 
 
 def _guard_zeno(plan: Plan, state: RunState, fact: Fact) -> RunState:

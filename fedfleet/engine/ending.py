@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from fedfleet.core.commands import Command, Finish, Forget
@@ -11,6 +12,8 @@ from fedfleet.core.records import Score, Tried
 from fedfleet.engine.book import dropped
 from fedfleet.engine.pending import evaluate_command, owing
 from fedfleet.engine.state import Phase, Progress, Reaction, RunState
+
+_ROUNDING = 1e-6  # of an interval between two looks: a multiple of it divided by it is nearly whole
 
 
 def limit_reached(plan: Plan, state: RunState) -> str:
@@ -46,11 +49,14 @@ def evaluation_due(plan: Plan, state: RunState) -> bool:
 
 
 def next_look(plan: Plan, last: float = 0.0) -> float | None:
-    """When the model is looked at next after this look, where that goes by virtual time; never at the end, which has its own."""
+    """When the model is looked at next after this look, where that goes by time; never at the end, which has its own.
+
+    On a real clock a look may come late; those that were due meanwhile are left out.
+    """
     every = plan.stop.evaluate_seconds
     if every is None:
         return None
-    look = every * (round(last / every) + 1)
+    look = every * (math.floor(last / every + _ROUNDING) + 1)
     return look if last < look < plan.stop.virtual_seconds else None
 
 

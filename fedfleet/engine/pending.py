@@ -29,7 +29,7 @@ def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
     found += map(account_command, state.unpaid)
     if state.phase is Phase.GATHERING:
         found.append(gather_command(state))
-    elif state.phase in (Phase.EVALUATING, Phase.LOOKING, Phase.ENDING):
+    elif state.phase in (Phase.EVALUATING, Phase.LOOKING, Phase.OVERTAKEN, Phase.ENDING):
         found.append(evaluate_command(state))
     return tuple(found)
 

@@ -21,6 +21,7 @@ class Phase(Enum):
     GATHERING = "gathering"
     EVALUATING = "evaluating"
     LOOKING = "looking"  # at the model in the middle of a round, of which the policy hears nothing
+    OVERTAKEN = "overtaken"  # the same, and meanwhile something happened that the policy is to hear of
     ENDING = "ending"
     DONE = "done"
 
@@ -88,6 +89,12 @@ def alarm(state: RunState) -> float | None:
     if state.look is None or state.wake is None:
         return state.wake if state.look is None else state.look
     return min(state.wake, state.look)
+
+
+def overtaken(state: RunState) -> RunState:
+    """The state in which something happened that the policy cannot be asked about now: whoever looks at a model on a real clock
+    takes time, and has to ask it afterwards; whatever else is awaited does so anyway."""
+    return state._replace(phase=Phase.OVERTAKEN) if state.phase is Phase.LOOKING else state
 
 
 def endings(last: Ending | None) -> list[Ending]:

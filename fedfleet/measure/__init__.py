@@ -1,1 +1,20 @@
-"""COUNTS: every number that we publish is a function of the journal."""
+"""COUNTS: every number that we publish is a function of the journal.
+
+As a call, `fedfleet.measure(spec)`, it says how hard a fleet is.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class _Called(ModuleType):
+    """The public call has the name of this package, and whichever is loaded first must not hide the other: so it can be called."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """How hard is this fleet? See `help(fedfleet.app.api.measuring.measure)`."""
+        return import_module("fedfleet.app.api.measuring").measure(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Called

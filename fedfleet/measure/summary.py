@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunBegan, RunEnded
 from fedfleet.measure.budget import budgets, targets
 from fedfleet.measure.curve import curve_table, times_to
@@ -48,7 +50,7 @@ def summary(
         "accuracy": float(curve.accuracy[-1]) if len(curve.accuracy) else None,
         "best_accuracy": float(curve.accuracy.max()) if len(curve.accuracy) else None,
         "chance": chance,
-        "loss": float(curve.loss[-1]) if len(curve.loss) else None,
+        "loss": float(curve.loss[-1]) if len(curve.loss) and np.isfinite(curve.loss[-1]) else None,
         "accuracy_clients": own.mean if own else None,
         "accuracy_bottom10": own.bottom10 if own else None,
         "accuracy_worst10_mean": own.worst10_mean if own else None,

@@ -16,7 +16,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -93,7 +93,7 @@ def crew(
     *,
     log: Path,
     env: Mapping[str, str] | None = None,
-) -> Iterator[Said]:
+) -> Generator[Said]:
     """Have all pieces done by so many processes of this command; what they say, as it comes, with one end for every piece.
 
     A piece whose worker dies is given to another, three times at most. Whoever stops listening ends the workers.

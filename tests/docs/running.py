@@ -14,8 +14,8 @@ from doctest import ELLIPSIS, NORMALIZE_WHITESPACE, OutputChecker
 from pathlib import Path
 
 from tests.docs.pages import ROOT, Block, Command, commands_of, is_run
+from tests.docs.tables import POINTS
 
-POINTS = 4.0
 _SHARE = re.compile(r"(\d+(?:\.\d+)?) %")
 LEFT_OUT = {".git", ".venv", ".venv-peers", ".carry", "runs", "demo", "site", "build", "dist"}
 

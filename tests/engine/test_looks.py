@@ -1,17 +1,34 @@
 """Looking at the model after so many rounds, or at moments of virtual time, changes nothing of a run but its curve."""
 
+import heapq
 from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Gather, Send, WakeAt
 from fedfleet.core.errors import RunFailed
-from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, TimerFired
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Evaluated,
+    Made,
+    ModelCommitted,
+    ReportsGathered,
+    RoundFailed,
+    TaskArrived,
+    TasksSent,
+    TasksSpent,
+    TimerFired,
+)
 from fedfleet.core.parts import Policy
-from fedfleet.core.records import Decision, Score, Stop
+from fedfleet.core.records import Decision, Roster, Score, Stop
+from fedfleet.core.rng import client_keys
+from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.ending import next_look
+from fedfleet.engine.state import Phase
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.runtime.simulate import simulate
 from fedfleet.testing.toys import opaque_executor
@@ -128,7 +145,15 @@ def test_a_target_may_be_met_in_the_middle_of_a_round():
 
 
 @pytest.mark.parametrize(
-    ("every", "last", "then"), [(5.0, 0.0, 5.0), (0.1, 0.30000000000000004, 0.4), (5.0, 296.0, None)]
+    ("every", "last", "then"),
+    [
+        (5.0, 0.0, 5.0),
+        (0.1, 0.30000000000000004, 0.4),
+        (0.1, 0.7, 0.8),
+        (5.0, 296.0, None),
+        (5.0, 13.0, 15.0),
+        (5.0, 10.1, 15.0),
+    ],
 )
 def test_the_next_look_is_a_multiple_before_the_horizon(every, last, then):
     plan = toy_plan(readiness(2), 4, stop=Stop(virtual_seconds=HORIZON, evaluate_seconds=every))
@@ -139,3 +164,78 @@ def test_a_policy_that_abandons_without_end_is_noticed_with_looks_too():
     policy = Policy("stubborn", lambda book: Decision(abandon="no mood"), 2)
     with pytest.raises(RunFailed, match="stubborn"):
         events_of(toy_plan(policy, 4, stop=Stop(rounds=10**6, evaluate_attempts=1)), world_of(even_fleet(4)))
+
+
+def on_a_real_clock(plan, seconds, judging, gathering):
+    """The events of a run in which judging and gathering take time, as they do on a server; everybody is always there."""
+    state, outcomes, commands = begin(plan)
+    events, heap, timer, asked, n = [*outcomes], [], None, False, 0
+    ids = np.arange(plan.clients)
+    for _ in range(5000):
+        for command in commands:
+            n, now = n + 1, state.book.now
+            match command:
+                case WakeAt():
+                    timer = command.time
+                case FindCandidates():
+                    asked = True
+                case Send():
+                    for i, client in enumerate(command.wave.asked.clients.tolist()):
+                        took = seconds[client]
+                        fact = TaskArrived(now + took, command.wave.first + i, client, took, 0.0)
+                        heapq.heappush(heap, (fact.time, n, i, fact))
+                case Evaluate():
+                    took = 0.0 if command.known else judging
+                    heapq.heappush(heap, (now + took, n, 0, Evaluated(now + took, command.version, 1, 2, 0.5)))
+                case Gather():
+                    fact = ReportsGathered(
+                        now + gathering, None, np.array(command.tasks), {}, made=Made(state.server, "m")
+                    )
+                    heapq.heappush(heap, (fact.time, n, 0, fact))
+                case Account():
+                    who = [w.asked.clients[t - w.first] for t, w in zip(command.tasks, command.waves, strict=True)]
+                    fact = TasksSpent(now, np.array(command.tasks), np.array(who), {})
+                    heapq.heappush(heap, (now, n, 0, fact))
+                case Finish():
+                    return events
+        if asked and state.phase is Phase.OPEN and not (heap and heap[0][0] <= state.book.now):
+            busy = [w.asked.clients[t - w.first] for t, w in state.running.items()]
+            idle, asked = np.setdiff1d(ids, busy), False
+            fact = CandidatesSeen(
+                state.book.now, Roster(idle, client_keys(plan.clients)[idle], np.ones(len(idle), np.int64))
+            )
+        elif timer is not None and not (heap and heap[0][0] <= timer):
+            fact, timer = TimerFired(max(timer, state.book.now)), None
+        else:
+            assert heap, f"the run waits for ever at {state.book.now} in phase {state.phase}"
+            fact = heapq.heappop(heap)[-1]
+            if isinstance(fact, TaskArrived) and fact.task not in state.running:
+                commands = ()
+                continue  # it was given up
+            fact = fact if fact.time >= state.book.now else replace(fact, time=state.book.now)
+        state, outcomes, commands = step(plan, state, fact)
+        events += [fact, *outcomes]
+    raise AssertionError("the run does not end")
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(
+    st.lists(st.sampled_from([1.0, 3.0, 8.0, 10.0]), min_size=4, max_size=6),
+    st.sampled_from([(readiness(2), True), (readiness(3, t_break=2.0), True), (deadline(3, seconds=7.0), False), (buffered(2, 3), False)]),
+    st.sampled_from([0.4, 1.0, 3.0]), st.sampled_from([0.0, 0.7, 5.0, 11.0]), st.sampled_from([0.0, 2.5]), st.integers(1, 3),
+)  # fmt: skip
+def test_where_judging_takes_time_looks_change_no_decision_and_nobody_waits_for_ever(
+    seconds, policy, every, judging, gathering, commits
+):
+    def run(**stop):
+        plan = toy_plan(policy[0], len(seconds), stop=Stop(rounds=4, evaluate_every=commits, **stop))
+        return on_a_real_clock(plan, seconds, judging, gathering)
+
+    plainly, often = run(), run(evaluate_seconds=every)
+    asked = [[e.clients.tolist() for e in only(TasksSent, events)] for events in (plainly, often)]
+    made = [[(e.round, e.version) for e in only(ModelCommitted, events)] for events in (plainly, often)]
+    assert not policy[1] or (asked[0] == asked[1] and made[0] == made[1]), "who waits for all decides by no clock"
+    moments = [e.time for e in only(Evaluated, often)]
+    slowest = every + judging + max(seconds) * (judging + gathering > 0) + gathering + 1e-6
+    assert all(b - a <= slowest + judging for a, b in pairwise(moments)), "looks go on"
+    assert len(only(TimerFired, often)) <= 4 * (often[-1].time / every) + 40, "no wake-up comes again and again"

@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import replace
 
-from fedfleet.core.events import TaskLost
+from fedfleet.core.events import Evaluated, TaskLost
 from fedfleet.measure.summary import summary
 from tests.measure.journals import LOG
 from tests.measure.test_spending import COSTS
@@ -34,3 +34,11 @@ def test_a_task_that_could_not_be_done_wasted_no_time():
     # Its seconds are not a number; every measure must stay one.
     unable = [replace(e, seconds=math.nan) if isinstance(e, TaskLost) else e for e in LOG]
     assert summary(unable) == summary(LOG)
+
+
+def test_a_loss_that_is_no_number_any_more_is_none_and_the_summary_stays_json():
+    for odd in (float("nan"), float("inf")):
+        log = [replace(e, loss=odd) if isinstance(e, Evaluated) else e for e in LOG]
+        found = summary(log)
+        assert found["loss"] is None and found["accuracy"] == summary(LOG)["accuracy"]
+        json.dumps(found, allow_nan=False)

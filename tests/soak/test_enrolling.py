@@ -7,4 +7,4 @@ from tests.runtime.wire.security.test_enrolment import kill_often
 
 @pytest.mark.parametrize("seed", range(10))
 def test_kills_while_devices_enrol(tmp_path, seed):
-    assert kill_often(tmp_path, 10, seed) > 10
+    assert kill_often(tmp_path, 10, seed) >= 10

@@ -50,7 +50,7 @@ def assemble(spec: Spec, task: Task | None = None) -> Setup:
     if task is None and spec.task["use"] == "own":
         raise BadInput(
             'task.use = "own": the model and the data of this spec are not in it but in the folder of its run; go on there with '
-            "--resume --out FOLDER, or give model= and data= to fedfleet.run in Python"
+            "--resume --out FOLDER, or give model= and data= in Python, as in fedfleet.run(.., model=.., data=..)"
         )
     made: Task = task if task is not None else build_part("tasks", spec.task)(spec.data_seed)
     world, home, made = _flat_world(spec, held_out(spec, made))

@@ -11,7 +11,7 @@ from typing import Any
 from fedfleet.app.comparing.grouping import arms, differing, seed_of
 from fedfleet.app.comparing.judging import equal_time, single, verdict
 from fedfleet.app.comparing.reading import accuracy_at, read_runs
-from fedfleet.app.comparing.record import Arm, Compared, Comparison
+from fedfleet.app.comparing.record import Arm, Compared, Comparison, clock_of
 from fedfleet.app.comparing.timing import chosen_target, time_to, timed
 
 
@@ -74,6 +74,7 @@ def _arm(arm: Arm, found: Comparison, i: int) -> dict[str, Any]:
         "at_end": asdict(found.verdict.at_end.standings[i]),
         "at_equal_time": None if at_equal is None else asdict(at_equal.standings[i]),
         "time_to_target": asdict(found.times[i]) if found.times else None,
+        "clock": clock_of(runs),
         "virtual_seconds": sum(run.end for run in runs) / n,
         "bytes_down": sum(run.metrics["bytes_down"] for run in runs) / n,
         "bytes_up": sum(run.metrics["bytes_up"] for run in runs) / n,
@@ -93,6 +94,7 @@ def _run(run: Compared, arm: str, found: Comparison) -> dict[str, Any]:
         "accuracy": accuracy_at(run, run.end),
         "accuracy_at_equal_time": None if when is None or when.seconds is None else accuracy_at(run, when.seconds),
         "seconds_to_target": to.seconds if to is not None and to.reached else None,
+        "clock": clock_of([run]),
         "virtual_seconds": run.end,
         **{key: run.metrics.get(key) for key in ("rounds", "commits", "bytes_down", "bytes_up")},
         "tested": run.tested,

@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fedfleet.app.comparing.record import Arm, Compared
+from fedfleet.app.comparing.record import Arm, Compared, clock_of
 
 _LONGEST = 40  # characters of a value in a name
 _ALL = "all runs"
+_MADE = "runtime.use"  # no key of a spec: whether a run was served or simulated
 
 
 def flat(table: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,8 +34,12 @@ def _below(path: str, value: Any) -> dict[str, Any]:
 
 
 def differing(runs: Sequence[Compared]) -> dict[str, list[Any]]:
-    """The dotted keys in which the specs differ, each with the value of every run; None where a spec has no such key."""
-    tables = [flat(run.table) for run in runs]
+    """The dotted keys in which the specs differ, each with the value of every run; None where a spec has no such key.
+
+    Where some runs were served over a network and others simulated, that is one of them.
+    """
+    made = [{_MADE: "served" if run.served else "simulated"} if not clock_of(runs) else {} for run in runs]
+    tables = [{**flat(run.table), **how} for run, how in zip(runs, made, strict=True)]
     keys = dict.fromkeys(key for table in tables for key in table)
     columns = {key: [table.get(key) for table in tables] for key in keys}
     return {key: values for key, values in columns.items() if any(v != values[0] for v in values[1:])}
@@ -53,6 +58,13 @@ def seed_of(run: Compared) -> str:
     own: Mapping[str, Any] = run.table.get("seeds", {})
     said = [f"{key} {value}" for key, value in sorted(own.items()) if value != run.seed]
     return f"{run.seed} ({', '.join(said)})" if said else str(run.seed)
+
+
+def draws_of(run: Compared) -> dict[str, int]:
+    """Which draw of fleet, data and training a run is: runs that share one are not independent of each other."""
+    own: Mapping[str, Any] = run.table.get("seeds", {})
+    words = {"fleet": "fleets", "data": "draws of data", "training": "trainings"}
+    return {word: int(own.get(key, run.seed)) for key, word in words.items()}
 
 
 def arms(runs: Sequence[Compared]) -> tuple[Arm, ...]:

@@ -1,4 +1,4 @@
-"""Who is better, and how sure that is: at the end of every run, and at equal virtual time.
+"""Who is better, and how sure that is: at the end of every run, and at equal time.
 
 100 rounds can be hours for one run and weeks for another, so that the end alone flatters the slow. A winner is named only if it
 beats every other arm at both moments, on at least three common seeds, by paired tests with Holm's correction; one seed describes.
@@ -7,19 +7,30 @@ beats every other arm at both moments, on at least three common seeds, by paired
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from fedfleet.app.comparing import wording
-from fedfleet.app.comparing.grouping import seed_of
+from fedfleet.app.comparing.certainty import LEAST_SEEDS, LEVEL, clear
+from fedfleet.app.comparing.grouping import draws_of, seed_of
 from fedfleet.app.comparing.reading import accuracy_at
-from fedfleet.app.comparing.record import Arm, Compared, Moment, Pair, Standing, Verdict
-from fedfleet.measure.statistics.means import mean_of
-from fedfleet.measure.statistics.paired import holm, paired_by_seed
+from fedfleet.app.comparing.record import Arm, Compared, Moment, Pair, Standing, Verdict, clock_of
+from fedfleet.measure.statistics.paired import holm
+from fedfleet.measure.statistics.shared import Draws, mean_over, paired_over
 
-LEAST_SEEDS = 3  # with two, equal differences by chance look certain
-LEVEL = 0.05
+__all__ = [
+    "LEAST_SEEDS", "LEVEL", "clear", "data_of", "equal_time", "moment", "sampling_error", "single", "standing", "unlike_data",
+    "verdict",
+]  # fmt: skip
 _NORMAL = 1.959964
+_OF_THE_DATA = (
+    "pictures",
+    "samples",
+    "stride",
+    "per_role",
+    "test_users",
+)  # settings of tasks that choose samples, not models
 
 
 def verdict(arms: Sequence[Arm]) -> Verdict:
@@ -45,7 +56,10 @@ def single(arm: Arm) -> Arm:
 
 
 def equal_time(arms: Sequence[Arm]) -> float | None:
-    """The end of the shortest run, in virtual seconds; runs that made no model, or evaluated none, do not count."""
+    """The end of the shortest run; runs that made no model, or evaluated none, do not count. None: there is no such moment, for
+    one where some runs have real time and others virtual time."""
+    if not clock_of(run for arm in arms for run in arm.runs):
+        return None
     return min(
         (run.end for arm in arms for run in arm.runs if run.first is not None and len(run.accuracy)), default=None
     )
@@ -53,29 +67,33 @@ def equal_time(arms: Sequence[Arm]) -> float | None:
 
 def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True) -> Moment:
     """Standings, the leader against each other arm, and the winner if there is one; `fair`: their accuracies can be compared."""
-    standings = tuple(standing(arm, seconds) for arm in arms)
+    standings, clock = tuple(standing(arm, seconds) for arm in arms), clock_of(run for arm in arms for run in arm.runs)
     known = [s for s in standings if s.mean is not None]
     if not fair or not known:
-        return Moment(seconds, standings, (), None, None)
+        return Moment(seconds, standings, (), None, None, clock)
     leader = max(known, key=lambda s: s.mean.value if s.mean else 0.0)
-    pairs = _pairs(leader, [s for s in known if s is not leader])
+    drawn = {seed_of(run): draws_of(run) for arm in arms for run in arm.runs}
+    tested = min((run.tested for arm in arms for run in arm.runs if run.tested), default=0)
+    pairs = _pairs(leader, [s for s in known if s is not leader], drawn, 1 / tested if tested else 0.0)
     going_on = seconds is None and any(not run.ended for arm in arms for run in arm.runs)
     won = len(arms) > 1 and not going_on and _won(leader, standings, pairs)
-    return Moment(seconds, standings, pairs, leader.arm, leader.arm if won else None)
+    return Moment(seconds, standings, pairs, leader.arm, leader.arm if won else None, clock)
 
 
 def standing(arm: Arm, seconds: float | None) -> Standing:
     """What an arm had reached at a moment; None: at the end of each of its runs."""
     found: dict[str, float] = {}
+    drawn = list[Draws]()
     for run in arm.runs:
         value = accuracy_at(run, run.end if seconds is None else seconds)
         if value is not None:
             found[seed_of(run)] = value
+            drawn.append(draws_of(run))
     nothing = all(run.first is None or run.first > (run.end if seconds is None else seconds) for run in arm.runs)
-    missing = len(arm.runs) - len(found)
+    missing = len(arm.runs) + arm.lost - len(found)
     if not found:
         return Standing(arm.name, None, {}, None, missing, nothing)
-    mean = mean_of(list(found.values()), least=0.0, most=1.0)
+    mean = mean_over(list(found.values()), drawn, least=0.0, most=1.0)
     tested = min((run.tested for run in arm.runs if run.tested), default=0)
     return Standing(arm.name, mean, found, sampling_error(mean.value, tested) if tested else None, missing, nothing)
 
@@ -90,9 +108,9 @@ def sampling_error(share: float, tested: int) -> float:
     return z * math.sqrt(share * (1 - share) / tested + z * z / (4 * tested * tested)) / (1 + z * z / tested)
 
 
-def _pairs(leader: Standing, others: Sequence[Standing]) -> tuple[Pair, ...]:
+def _pairs(leader: Standing, others: Sequence[Standing], drawn: Mapping[str, Draws], sample: float) -> tuple[Pair, ...]:
     """The leader against each other on common seeds; p corrected for how many there are."""
-    found = [paired_by_seed(leader.by_seed, other.by_seed) for other in others]
+    found = [paired_over(leader.by_seed, other.by_seed, drawn, grain=sample) for other in others]
     corrected = holm([None if f is None else f.p for f in found])
     return tuple(Pair(leader.arm, o.arm, f, p) for o, f, p in zip(others, found, corrected, strict=True))
 
@@ -107,25 +125,20 @@ def _won(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair])
     return all(clear(pair) for pair in pairs)
 
 
-def clear(pair: Pair) -> bool:
-    """Is the difference of this pair one that chance does not explain?"""
-    found = pair.paired
-    if found is None or found.n < LEAST_SEEDS or found.low is None or pair.p is None:
-        return False
-    return found.low > 0 and pair.p < LEVEL
-
-
 def unlike_data(arms: Sequence[Arm]) -> list[str]:
     """The names of the data if these arms are judged on unlike ones, whose accuracies say nothing of each other; else nothing.
 
     Tasks are named data_model: two models on the same data may well be compared. Where the names of tasks differ, the same
-    share of lucky guesses and the same size of the test set must bear that out.
+    share of lucky guesses and the same size of the test set must bear that out. Runs of one seed have one test set, or cannot be
+    compared either.
     """
     runs = [run for arm in arms for run in arm.runs]
     names = dict.fromkeys(data_of(run) for run in runs)
     facts = {(run.tested, run.metrics.get("chance")) for run in runs if run.tested}
     if len(names) == 1 and (len({run.task for run in runs}) == 1 or len(facts) <= 1):
-        return []
+        sizes = [{run.tested for run in runs if run.tested and seed_of(run) == seed} for seed in map(seed_of, runs)]
+        odd = next((sorted(found) for found in sizes if len(found) > 1), [])
+        return [f"a test set of {n:,} samples" for n in odd]
     return list(names) if len(names) > 1 else list(dict.fromkeys(run.task for run in runs))
 
 
@@ -135,4 +148,7 @@ def data_of(run: Compared) -> str:
     if "data" in task:
         return f"own data {task['data']}"
     name = run.task.rsplit("_", 1)[0]
-    return f"synthetic {name}" if task.get("synthetic") else name
+    world: Mapping[str, Any] = run.table.get("world", {})
+    chosen = {**{key: task.get(key) for key in _OF_THE_DATA}, **{key: world.get(key) for key in ("holdout", "unseen")}}
+    said = [f"{key} {value}" for key, value in chosen.items() if value]
+    return ", ".join([f"synthetic {name}" if task.get("synthetic") else name, *said])

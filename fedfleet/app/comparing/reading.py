@@ -23,7 +23,7 @@ from fedfleet.measure.summary import summary
 from fedfleet.runtime.journal import digest_of, identity_of
 from fedfleet.runtime.seals import SEAL, kind_of
 
-_JOURNAL, _SPEC = "run.db", "spec.toml"
+_JOURNAL, _SPEC, _STUDY = "run.db", "spec.toml", "study.json"
 _SHOWN = 12  # digits of a hash that stands for somebody's own data or model
 
 
@@ -50,11 +50,22 @@ def runs_in(folder: Path) -> list[Path]:
         return [folder]
     for place in (folder / "runs", folder):
         inside = sorted(p for p in place.iterdir() if _is_run(p)) if place.is_dir() else []
+        current = _current(folder)
+        inside = [p for p in inside if current is None or p.name in current]
         if inside:
             return inside
     raise BadInput(
         f"{folder} is neither a run nor a study: it has no {_JOURNAL}, and no folder in it has one; name the folder of a run"
     )
+
+
+def _current(folder: Path) -> set[str] | None:
+    """The folders of the runs that a study is of; those of an earlier file of it, which lie beside them, are not. None: it does
+    not say."""
+    try:
+        return {Path(run["folder"]).name for run in json.loads((folder / _STUDY).read_text())["runs"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _is_run(folder: Path) -> bool:
@@ -93,6 +104,7 @@ def from_events(
         first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
         tested=max((e.total for e in events if isinstance(e, Evaluated)), default=0),
         digest=str(metrics.get("digest", "")),
+        model=next((str(e.model_hash) for e in reversed(events) if isinstance(e, ModelCommitted)), ""),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,8 @@ from typing import Any
 from fedfleet.core.records import Floats
 from fedfleet.measure.statistics.means import Mean
 from fedfleet.measure.statistics.paired import Paired
+
+VIRTUAL, REAL = "virtual", "real"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +26,12 @@ class Compared:
     seconds: Floats
     accuracy: Floats
     ended: bool
-    end: float  # virtual seconds of its last event
-    first: float | None  # virtual seconds of its first model; None: it made none
+    end: float  # seconds of its last event, virtual ones unless it was served
+    first: float | None  # seconds of its first model; None: it made none
     tested: int  # samples in the central test set; 0: it was never asked
     digest: str  # of the journal
     served: bool = False  # over a network, so that its seconds are real ones
+    model: str = ""  # the name of its last model, which is the hash of its content
 
     @property
     def task(self) -> str:
@@ -36,13 +39,23 @@ class Compared:
         return str(self.table["task"]["use"])
 
 
+def clock_of(runs: Iterable[Compared]) -> str:
+    """Which time passes in these runs, virtual or real; empty if both do, which cannot be compared."""
+    found = {REAL if run.served else VIRTUAL for run in runs}
+    return found.pop() if len(found) == 1 else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Runs whose specs differ in seeds only. `keys`: the values of the keys in which arms differ; their words are the name."""
+    """Runs whose specs differ in seeds only. `keys`: the values of the keys in which arms differ; their words are the name.
+
+    `lost` counts further runs of it that made no model or could not be finished: whoever leaves them out flatters the arm.
+    """
 
     name: str
     keys: Mapping[str, Any]
     runs: tuple[Compared, ...]
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +86,22 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What can be said of the arms at one moment; `seconds` is None at the end of each, `leader` has the best mean."""
+    """What can be said of the arms at one moment; `seconds` is None at the end of each, `leader` has the best mean.
+
+    `clock` is what passes in all runs: virtual or real time; empty where some were served and others simulated.
+    """
 
     seconds: float | None
     standings: tuple[Standing, ...]
     pairs: tuple[Pair, ...]
     leader: str | None
     winner: str | None
+    clock: str = VIRTUAL
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One sentence with its uncertainty; there is a winner only if it wins at the end and at equal virtual time alike."""
+    """One sentence with its uncertainty; there is a winner only if it wins at the end and at equal time alike."""
 
     sentence: str
     at_end: Moment
@@ -106,9 +123,9 @@ class Timed:
     runs: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Comparison:
-    """Everything that a page or a table of a comparison shows."""
+    """Everything that a page or a table of a comparison shows; `print` shows it in words."""
 
     runs: tuple[Compared, ...]
     arms: tuple[Arm, ...]
@@ -116,3 +133,17 @@ class Comparison:
     verdict: Verdict
     target: float | None
     times: tuple[Timed, ...]  # to the target, an entry for each arm
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.runs)} runs: {self.verdict.sentence})"
+
+    def answer(self) -> dict[str, Any]:
+        """What `fedfleet compare --json` answers."""
+        from fedfleet.app.comparing.answering import answer_of
+
+        return answer_of(self)
+
+    def __str__(self) -> str:
+        from fedfleet.app.terminal.compared import shown_comparison
+
+        return shown_comparison(self.answer())

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from fedfleet.app.comparing.record import Arm, Compared, Standing, Timed
+from fedfleet.app.terminal.choices import number
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.survival import Reached, median_time, reaching, restricted_mean
 
@@ -16,6 +17,7 @@ def chosen_target(arms: Sequence[Arm], standings: Sequence[Standing], asked: flo
     """The accuracy to time: as asked, else what all specs stop at if a run got there, else nine tenths of the best mean at the end,
     rounded down to 5 %. None if nothing was evaluated."""
     if asked is not None:
+        asked = number("--target", asked)
         if not 0 < asked <= 1:
             raise BadInput(f"--target {asked:g} must be a share above 0 and at most 1, such as 0.8")
         return asked

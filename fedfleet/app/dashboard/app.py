@@ -38,7 +38,7 @@ from fedfleet.app.dashboard.starting import Starter, last_words
 from fedfleet.app.dashboard.streaming import Beside, stream
 from fedfleet.app.dashboard.telling import repeated
 from fedfleet.app.dashboard.watching import FINISHED, RUNNING, Followed, Glance, Watch, is_run
-from fedfleet.app.dashboard.wired import Servers, wire_log
+from fedfleet.app.dashboard.wired import server_says, wire_log
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.registry import names
@@ -59,13 +59,12 @@ class Site:
     starter: Starter
     door: Door
     closing: bool = False
-    servers: Servers = field(default_factory=Servers)
     statics: Mapping[str, bytes] = field(default_factory=lambda: _statics())
 
     def about(self, run: Glance) -> Beside:
         """What a run printed, and what its server logs and says."""
-        status = self.servers.status(run.folder) if run.served and run.status == RUNNING else None
-        return Beside((*wire_log(run.folder), *self.starter.said(run.name)), status)
+        says = server_says(run.folder) if run.served and run.status == RUNNING else None
+        return Beside((*wire_log(run.folder), *self.starter.said(run.name)), says)
 
 
 def site_app(site: Site) -> ASGIApp:
@@ -157,7 +156,7 @@ async def _run(site: Site, request: Request) -> Response:
 async def _page(site: Site, request: Request, name: str) -> Response:
     def live(run: Glance, followed: Followed) -> str:
         beside = site.about(run)
-        return live_page(run, followed, repeated(run, site.watch.glances.values()), beside.log, beside.status)
+        return live_page(run, followed, repeated(run, site.watch.glances.values()), beside.log, beside.says)
 
     main = await asyncio.to_thread(site.watch.view, name, live)
     body = whole(_aside(site, request, name if main else ""), main or empty_page())
@@ -210,7 +209,9 @@ async def _device(site: Site, request: Request) -> Response:
     if not text.isdecimal() or len(text) > 9:
         return HTMLResponse('<p class="bad">A device is named by its number.</p>')
     name = request.query_params.get("run", "")
-    found = await asyncio.to_thread(site.watch.view, name, lambda run, f: device_piece(run.name, f.seen, int(text)))
+    found = await asyncio.to_thread(
+        site.watch.view, name, lambda run, f: device_piece(run.name, f.seen, int(text), site.about(run).says)
+    )
     return HTMLResponse(found or '<p class="bad">There is no such run.</p>')
 
 

@@ -31,9 +31,9 @@ from fedfleet.core.spending import STAGES
 # What became of a task. BACK: its report is there, the round is not over yet.
 WORKING, BACK, USED, LATE, LOST, REFUSED, WASTED = range(7)
 # What a device does now, one letter each: at work, reported this round, idle after a good turn, late at its last turn, lost,
-# refused, never asked.
-STATES = "wrulxn-"
-_NEVER = "-"
+# refused, offline (which only a server can know), never asked.
+STATES = "wrulxno-"
+_NEVER, _OFFLINE = "-", "o"
 _FAULTS = 60  # that are remembered with their words
 _AWAY_SECONDS = 0.5  # out of reach for less than that is rounding
 
@@ -116,7 +116,7 @@ class Seen:
     in_model: set[int] = field(default_factory=set[int])
     failed: Counter[str] = field(default_factory=Counter[str])
     counts: Counter[int] = field(default_factory=Counter[int])  # tasks by fate
-    away: int = 0  # of the late ones, who had gone out of reach
+    why_late: Counter[str] = field(default_factory=Counter[str])  # of those late ones of whom it is known
     faults: deque[Fault] = field(default_factory=lambda: deque[Fault](maxlen=_FAULTS))
     _waiting: set[int] = field(default_factory=set[int])  # reports that are back and not folded yet
     _gathered: list[int] = field(default_factory=list[int])
@@ -246,8 +246,9 @@ class Seen:
             turn.down, turn.up = moved_down, moved_up
             if turn.fate == LATE and not turn.reason:
                 gone = turn.seconds - float(work[i]) > _AWAY_SECONDS
-                turn.reason = "went out of reach" if gone else "too slow"
-                self.away += gone
+                unknown = math.isnan(work[i])  # on a real network nobody says why no report came
+                turn.reason = "no report came" if unknown else "went out of reach" if gone else "too slow"
+                self.why_late[turn.reason] += 1
 
     def _turn(self, task: int) -> Turn | None:
         return self.turns[task] if 0 <= task < len(self.turns) else None
@@ -280,13 +281,19 @@ def seen(events: Iterable[Event]) -> Seen:
     return found
 
 
-def device_states(run: Seen) -> str:
-    """One letter of STATES for each device, in the order of their numbers."""
+def device_states(run: Seen, present: str = "") -> str:
+    """One letter of STATES for each device, in the order of their numbers; `present` says of each with 1 or 0 if it is there.
+
+    A device that trains does not call its server meanwhile: it is at work, whether or not it counts as present.
+    """
     letters = bytearray(_NEVER.encode() * run.clients)
     now = run.round.number if run.round else 0
     for client, tasks in run.of_client.items():
         if client < len(letters):
             letters[client] = ord(_state(run.turns[tasks[-1]], now))
+    for client, there in enumerate(present[: run.clients]):
+        if there == "0" and letters[client] != ord("w"):
+            letters[client] = ord(_OFFLINE)
     return letters.decode()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from html import escape
-from typing import Any
 from urllib.parse import quote, urlencode
 
 from fedfleet.app.dashboard.drawing import HATCH, round_bars, rounds_picture, sparkline
@@ -14,6 +13,7 @@ from fedfleet.app.dashboard.filtering import Filtered
 from fedfleet.app.dashboard.guarding import TOKEN_HEADER, Door, is_loopback
 from fedfleet.app.dashboard.telling import (
     Repeated,
+    brief,
     fault_lines,
     fault_summary,
     figures,
@@ -25,12 +25,12 @@ from fedfleet.app.dashboard.telling import (
     state_counts,
 )
 from fedfleet.app.dashboard.watching import DAMAGED, FINISHED, RUNNING, STOPPED, Followed, Glance
-from fedfleet.app.dashboard.wired import status_words
+from fedfleet.app.dashboard.wired import Says, resuming, status_words
 from fedfleet.app.terminal.text import span
 
 STATE_WORDS = {
     "r": "reported this round", "w": "at work", "x": "lost at their last turn", "l": "late at their last turn",
-    "n": "refused at their last turn", "u": "idle after a good turn", "-": "never asked so far",
+    "n": "refused at their last turn", "u": "idle after a good turn", "o": "offline now", "-": "never asked so far",
 }  # fmt: skip
 _SCRIPTS = ("htmx-2.0.11.min.js", "uplot-1.6.32.min.js", "dashboard.js")
 _STYLES = ("uplot-1.6.32.min.css", "tokens.css", "dashboard.css")
@@ -128,10 +128,10 @@ def waiting_piece(name: str, refused: str) -> str:
 
 
 def live_page(
-    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], status: Mapping[str, Any] | None = None
+    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], says: Says | None = None
 ) -> str:
     """One run in full; every piece with an id is replaced while the run goes on."""
-    pieces = live_pieces(run, followed, other, log, status)
+    pieces = live_pieces(run, followed, other, log, says)
     beside = (
         f"grey: {other.run.name}, a finished run that this one repeats with another {', '.join(k for k, _, _ in other.differs) or 'start'}"
         if other
@@ -144,8 +144,8 @@ def live_page(
 
     return (
         f'<div class="hd"><h1>{name}</h1>{piece("span", "state")}<span class="sp1"></span>{piece("span", "acts", "acts")}</div>'
-        f'<p id="act-said" class="small bad" role="status"></p>{piece("p", "say", "say")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
-        f'<figure><p class="ct">Accuracy</p><p class="cs">Against time; {escape(beside)}</p><div id="curve" class="plot"></div></figure>'
+        f'<p id="act-said" class="small bad" role="status"></p>{piece("p", "say", "say")}{piece("div", "resume")}{piece("div", "progress")}{piece("dl", "keys", "keys")}'
+        f'<figure><p class="ct">Accuracy</p><p class="cs">Against {"real" if run.served else "virtual"} time; {escape(beside)}</p><div id="curve" class="plot"></div></figure>'
         '<figure><p class="ct">Rounds</p><p class="cs">Full: reports used. Hatched: asked, too late or lost. Below the line: the round failed.</p>'
         f"{piece('div', 'rounds')}</figure>"
         f'<div class="two"><figure>{piece("div", "now")}</figure>'
@@ -160,20 +160,21 @@ def live_page(
 
 
 def live_pieces(
-    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], status: Mapping[str, Any] | None = None
+    run: Glance, followed: Followed, other: Repeated | None, log: Sequence[str], says: Says | None = None
 ) -> dict[str, str]:
     """The pieces of a run's page that change, by id."""
     seen = followed.seen
     first, strong, rest = standing(run, seen, other)
-    rest = f"{rest} {status_words(status)}" if status else rest
+    rest = f"{rest} {status_words(says)}" if says else rest
     middle = f", <b>{escape(strong)}</b>" if strong else ""
     done = progress(run)
     return {
         "state": f'<span class="st {run.status}">{run.status}</span>',
         "acts": _acts(run),
         "say": f"{escape(first)}{middle} {escape(rest)}",
+        "resume": _how_to_resume(run),
         "progress": "" if done is None else f'<progress max="100" value="{100 * done:.1f}" aria-label="share of what the spec allows">{100 * done:.0f} %</progress>',
-        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(seen)),
+        "keys": "".join(f"<div><dd>{escape(value)}</dd><dt>{escape(what)}</dt></div>" for value, what in figures(seen, says.online if says else None)),
         "rounds": rounds_picture(seen.rounds),
         "now": _now(seen, going=run.status == RUNNING),
         "kinds": "",
@@ -216,6 +217,16 @@ def _acts(run: Glance) -> str:
     return f'{first}{button("report", report)}{again}<span class="vh">of {name}</span>'
 
 
+def _how_to_resume(run: Glance) -> str:
+    """A server is started where its devices look for it, with its certificates: by whoever started it, not from a page."""
+    if not run.served or run.status != STOPPED:
+        return ""
+    return (
+        '<p class="small">Its server has stopped. What it acknowledged is on disk, and devices that still wait for it come back; go on with</p>'
+        f'<pre class="cmd" tabindex="0" aria-label="the command that resumes this run">{escape(resuming(run.folder))}</pre>'
+    )
+
+
 def _now(seen: Seen, *, going: bool) -> str:
     last = seen.round
     if last is None:
@@ -227,7 +238,7 @@ def _now(seen: Seen, *, going: bool) -> str:
     until = f"; it stays open for {span(last.due)}" if last.due and not last.ended else ""
     return (
         f'<p class="ct">Round {last.number + 1:,}: {last.asked:,} asked, {escape(how)}</p><p class="cs">One row for each person asked; '
-        f"the longest bar is {span(scale)}{until}</p>{round_bars(scale, rows, more)}"
+        f"the longest bar is {brief(scale)}{until}</p>{round_bars(scale, rows, more)}"
     )
 
 
@@ -242,17 +253,20 @@ def _faults(seen: Seen, fault: str) -> str:
 
 def _log(remarks: Sequence[str], log: Sequence[str]) -> str:
     said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks[-12:])
-    printed = f'<pre tabindex="0">{escape(chr(10).join(log[-40:]))}</pre>' if log else ""
+    printed = f'<pre tabindex="0">{escape(chr(10).join(reversed(log[-40:])))}</pre>' if log else ""
     return (f'<ul class="said">{said}</ul>' if said else '<p class="small">The journal has no remarks.</p>') + printed
 
 
-def device_piece(run: str, seen: Seen, client: int) -> str:
-    """The history of one device."""
+def device_piece(run: str, seen: Seen, client: int, says: Says | None = None) -> str:
+    """The history of one device, and whether it is there if a server says so."""
     if not 0 <= client < seen.clients:
         return f'<p class="bad">There is no device {client}; {escape(run)} has devices 0 to {max(0, seen.clients - 1):,}.</p>'
     rows = history(seen, client)
+    there = {"1": " It is online now.", "0": " It is offline now."}.get(
+        says.present[client : client + 1] if says else "", ""
+    )
     if not rows:
-        return f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.</p></section>'
+        return f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.{there}</p></section>'
     head = "".join(f"<th>{h}</th>" for h in ("round", "asked at", "took", "what came of it", "down / up"))
     lines = "".join(
         "<tr>" + "".join(f'<td data-h="{h}">{escape(str(cell))}</td>' for h, cell in zip(("round", "asked at", "took", "what came of it", "down / up"), row, strict=True)) + "</tr>"
@@ -261,7 +275,7 @@ def device_piece(run: str, seen: Seen, client: int) -> str:
     more = f'<p class="small">and {len(rows) - 50:,} turns before.</p>' if len(rows) > 50 else ""
     used = "is" if client in seen.in_model else "is not"
     return (
-        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} times; its work {used} in the model.</p>'
+        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} times; its work {used} in the model.{there}</p>'
         f'<table class="rows"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}</section>'
     )
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.app.dashboard.watching import FINISHED, RUNNING, Glance
+from fedfleet.app.dashboard.wired import resuming
 from fedfleet.core.errors import BadInput, RunFailed
 
 KEPT = ".dashboard"  # in the folder of the runs: specs that were asked for, and what the runs printed
@@ -57,9 +58,7 @@ class Starter:
     def resume(self, run: Glance) -> Started:
         """Go on with a run that was stopped."""
         if run.served:
-            raise BadInput(
-                f"{run.name} was served to devices; go on with: fedfleet serve SPEC --resume --out {run.folder}"
-            )
+            raise BadInput(f"{run.name} was served to devices; go on with: {resuming(run.folder)}")
         if run.status in (RUNNING, FINISHED):
             raise BadInput(f"{run.name} is {run.status}; there is nothing to resume")
         folder = run.folder.absolute()

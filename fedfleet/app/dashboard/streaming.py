@@ -13,6 +13,7 @@ from fedfleet.app.dashboard.facts import Score, device_states
 from fedfleet.app.dashboard.pages import device_words, kinds, live_pieces
 from fedfleet.app.dashboard.telling import Repeated, repeated
 from fedfleet.app.dashboard.watching import Followed, Glance, Watch
+from fedfleet.app.dashboard.wired import Says
 
 PAUSE_SECONDS = 0.5
 _ALIVE_SECONDS = 15.0  # between two signs of life to a page that has nothing to hear
@@ -24,7 +25,7 @@ class Beside:
     """What is known of a run beside its journal: what it printed, and what its server says."""
 
     log: Sequence[str] = ()
-    status: Mapping[str, Any] | None = None
+    says: Says | None = None
 
 
 About = Callable[[Glance], Beside]
@@ -67,8 +68,8 @@ def _of_run(
         return {}
     told.mark = mark
     seen, found = followed.seen, dict[str, Any]()
-    states = device_states(seen)
-    pieces = {**live_pieces(run, followed, other, beside.log, beside.status), "kinds": kinds(states)}
+    states = device_states(seen, beside.says.present if beside.says else "")
+    pieces = {**live_pieces(run, followed, other, beside.log, beside.says), "kinds": kinds(states)}
     changed = {key: html for key, html in pieces.items() if told.pieces.get(key) != html}
     told.pieces = pieces
     found |= {"pieces": changed} if changed else {}

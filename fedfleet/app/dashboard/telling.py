@@ -41,6 +41,8 @@ def repeated(run: Glance, others: Iterable[Glance]) -> Repeated | None:
     for other in others:
         if other.name == run.name or other.status != FINISHED or not other.scores or not run.words:
             continue
+        if other.served != run.served:  # real and virtual time do not lie side by side
+            continue
         # Keys that only one of them has belong to a part that differs, or are younger than the older run.
         keys = sorted(k for k in {*run.words} & {*other.words} if not k.startswith("run."))
         pairs = ((k, other.words[k], run.words[k]) for k in keys)
@@ -109,20 +111,26 @@ def progress(run: Glance) -> float | None:
     return None if not shares else 1.0 if run.status == FINISHED else min(1.0, max(shares))
 
 
-def figures(seen: Seen) -> list[tuple[str, str]]:
-    """The six numbers that one looks at first, each with what it means."""
+def figures(seen: Seen, online: int | None = None) -> list[tuple[str, str]]:
+    """The six numbers that one looks at first, each with what it means; `online`: how many devices a server has now."""
     score = seen.scores[-1] if seen.scores else None
     over = sum(seen.counts[fate] for fate in (USED, LATE, LOST, REFUSED, WASTED))
     give = "accuracy" if score is None else f"accuracy, ±{100 * score.give:.0f} by the size of the test set"
     moved = seen.bytes_down + seen.bytes_up
     return [
         ("-" if score is None else share(score.accuracy, 1), give),
-        ("-" if seen.online is None else f"{seen.online:,} of {seen.clients:,}", "online when last looked"),
+        _online(seen, online),
         (f"{seen.counts[USED]:,} of {over:,}", "reports used"),
         (f"{len(seen.in_model):,}", f"{people(len(seen.in_model))} in the model"),
         (size(moved), "traffic so far"),
         (f"{sum(seen.failed.values()):,}", "failed rounds"),
     ]  # fmt: skip
+
+
+def _online(seen: Seen, now: int | None) -> tuple[str, str]:
+    if now is not None:
+        return f"{now:,} of {seen.clients:,}", f"online now, {seen.clients - now:,} offline"
+    return "-" if seen.online is None else f"{seen.online:,} of {seen.clients:,}", "online when last looked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +160,8 @@ def round_rows(seen: Seen, most: int = 12) -> tuple[float, list[RowNow], int]:
 def _row(turn: Turn, now: float) -> RowNow:
     took = turn.seconds if math.isfinite(turn.seconds) else max(0.0, now - turn.sent)
     words = {
-        BACK: f"back after {span(took)}", USED: f"back after {span(took)}", WORKING: "at work",
-        LATE: f"late after {span(took)}", LOST: turn.reason or "lost", REFUSED: "refused",
+        BACK: f"back after {brief(took)}", USED: f"back after {brief(took)}", WORKING: "at work",
+        LATE: f"late after {brief(took)}", LOST: turn.reason or "lost", REFUSED: "refused",
         WASTED: "back, not used",
     }  # fmt: skip
     return RowNow(turn.client, took, turn.fate, words[turn.fate])
@@ -162,7 +170,15 @@ def _row(turn: Turn, now: float) -> RowNow:
 def fault_summary(seen: Seen) -> str:
     """All that went wrong so far, counted."""
     late = seen.counts[LATE]
-    why = f": {seen.away:,} went out of reach, {late - seen.away:,} were too slow" if late else ""
+    told = {
+        "went out of reach": "went out of reach",
+        "too slow": "were too slow",
+        "no report came": "sent no report in time",
+    }
+    why = ", ".join(
+        f"{n:,} {told[reason]}" for reason, n in sorted(seen.why_late.items(), key=lambda r: [*told].index(r[0]))
+    )
+    why = f": {why}" if why else ""
     failed = "; ".join(f"{n:,}: {reason}" for reason, n in seen.failed.most_common())
     n = sum(seen.failed.values())
     return (
@@ -209,7 +225,7 @@ def history(seen: Seen, client: int) -> list[tuple[int, str, str, str, str]]:
     rows: list[tuple[int, str, str, str, str]] = []
     for task in reversed(seen.of_client.get(client, ())):
         turn = seen.turns[task]
-        took = span(turn.seconds) if math.isfinite(turn.seconds) else "-"
+        took = brief(turn.seconds) if math.isfinite(turn.seconds) else "-"
         fate = f"{FATES[turn.fate]}{f': {turn.reason}' if turn.reason else ''}"
         rows.append((turn.round + 1, span(turn.sent), took, fate, f"{size(turn.down)} / {size(turn.up)}"))
     return rows
@@ -217,7 +233,16 @@ def history(seen: Seen, client: int) -> list[tuple[int, str, str, str, str]]:
 
 def state_counts(states: str) -> Mapping[str, int]:
     """How many devices do what, by letter."""
-    return {letter: states.count(letter) for letter in "rwxlnu-"}
+    return {letter: states.count(letter) for letter in "rwxlnuo-"}
+
+
+def brief(seconds: float) -> str:
+    """How long one task took: a real device may well be back at once.
+
+    >>> brief(0.0312), brief(8.04), brief(75.0)
+    ('0.031 s', '8 s', '75 s')
+    """
+    return f"{seconds:.2g} s" if seconds < 10 else span(seconds)
 
 
 def share(x: float, digits: int = 0) -> str:

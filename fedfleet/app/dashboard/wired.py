@@ -1,20 +1,23 @@
-"""Runs that are served to real devices: what their server logs, and what it says of itself if it can be asked."""
+"""Runs that are served to real devices: what their server logs, what it says of itself, and how it is resumed."""
 
 from __future__ import annotations
 
+import base64
 import json
+import shlex
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedfleet.core.errors import FedFleetError
-
-ADDRESS = "address"  # in the folder `wire` of a served run, where its server can be reached
+ADDRESS, TOLD = (
+    "address",
+    "now.json",
+)  # in the folder `wire` of a served run: how its server was started, and how it stands
 _LONGEST = 64 * 1024
-_ASK_SECONDS, _AGAIN_SECONDS = 1.0, 3.0
-Ask = Callable[[str, str], Mapping[str, Any]]
+_OLD_SECONDS = 20.0  # a server writes once a second; what is older says nothing of now
+_BITS = [f"{byte:08b}" for byte in range(256)]
 
 
 def wire_log(folder: Path, most: int = 40) -> list[str]:
@@ -38,37 +41,49 @@ def _entry(line: str) -> str:
     return f"{first} {beside}".strip()
 
 
-@dataclass(slots=True)
-class Servers:
-    """What servers said last, and when: none is asked more often than every three seconds."""
+@dataclass(frozen=True, slots=True)
+class Says:
+    """What the server of a run says of itself; `present`: a letter for each device, 1 if it is there."""
 
-    ask: Ask = field(default_factory=lambda: _ask)
-    said: dict[Path, tuple[float, Mapping[str, Any] | None]] = field(default_factory=dict[Path, Any])
+    status: Mapping[str, Any]
+    present: str = ""
 
-    def status(self, folder: Path) -> Mapping[str, Any] | None:
-        """How the server of this run stands; None: it cannot be asked from here, and the journal has to do."""
-        before = self.said.get(folder)
-        if before is not None and time.monotonic() - before[0] < _AGAIN_SECONDS:
-            return before[1]
-        found: Mapping[str, Any] | None = None
-        try:
-            about = json.loads((folder / "wire" / ADDRESS).read_text())
-            if not about["tls"]:  # whom to trust with TLS is known to the operator only
-                found = self.ask(str(about["address"]), (folder / "wire" / "status.token").read_text().strip())
-        except (OSError, ValueError, KeyError, TypeError, FedFleetError):
-            pass
-        self.said[folder] = (time.monotonic(), found)
-        return found
+    @property
+    def online(self) -> int:
+        """How many devices are there."""
+        return int(self.status["devices_online"])
 
 
-def _ask(address: str, token: str) -> Mapping[str, Any]:
-    from fedfleet.runtime.wire.operations.status import ask_status
+def server_says(folder: Path) -> Says | None:
+    """How the server of this run stands, as it wrote into its folder a moment ago; None: it did not, and the journal has to do."""
+    path = folder / "wire" / TOLD
+    try:
+        if time.time() - path.stat().st_mtime > _OLD_SECONDS:
+            return None
+        told = json.loads(path.read_bytes())
+        bits = "".join(map(_BITS.__getitem__, base64.b64decode(told["present"])))
+        status: Mapping[str, Any] = told["status"]
+        says = Says(status, bits)
+        return says if says.online >= 0 and status["running"] >= 0 else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
-    return ask_status(address, token=token, seconds=_ASK_SECONDS)
 
-
-def status_words(status: Mapping[str, Any]) -> str:
+def status_words(says: Says) -> str:
     """What a server says of itself, in a sentence."""
+    status = says.status
     waits = f", waiting for {status['waiting_for']}" if status.get("waiting_for") else ""
     stops = "; it is stopping" if status.get("draining") is True else ""
-    return f"Its server says: {status['devices_online']} devices online, {status['running']} tasks out{waits}{stops}."
+    return f"Its server says: {says.online:,} devices online, {status['running']} tasks out{waits}{stops}."
+
+
+def resuming(folder: Path) -> str:
+    """The command that goes on with a stopped server: what was typed to start it, if its folder tells, and --resume."""
+    try:
+        about = json.loads((folder / "wire" / ADDRESS).read_bytes())
+        words, place = [str(word) for word in about["command"]], str(about["folder"])
+    except (OSError, ValueError, KeyError, TypeError):
+        home = folder.absolute()
+        return shlex.join(["fedfleet", "serve", f"{home}/spec.toml", "--out", str(home), "--resume"])
+    more = [] if "--resume" in words else ["--resume"]
+    return f"cd {shlex.quote(place)} && {shlex.join(['fedfleet', *words, *more])}"

@@ -29,25 +29,26 @@ class Picked:
 
 def from_columns(source: Any, inputs: list[str] | None, label: str | None, owner: str | None) -> Picked:
     """The named columns of an object with `column_names` (Hugging Face) or `columns` (pandas)."""
-    names = _names(source)
+    keys = _keys(source)
+    names = list(keys)
     y_name = the_label(names, label)
     if owner is not None:
         check_column(names, owner, "owner")
-    found = inputs or _guessed(names, {y_name, owner})
+    found = inputs or _guessed(source, keys, {y_name, owner})
     for name in found:
         check_column(names, name, "input")
     if y_name in found:
         raise BadInput(
             f"data: the column {y_name!r} cannot be both input and label; name others with input=.. and label=.."
         )
-    columns = [as_array(source[name], name) for name in found]
+    columns = [as_array(source[keys[name]], name) for name in found]
     x = (
         columns[0]
         if len(columns) == 1 and columns[0].ndim > 1
         else np.stack([_flat(c, n) for c, n in zip(columns, found, strict=True)], 1)
     )
-    people = None if owner is None else _told(source[owner], owner)
-    return Picked(x, np.asarray(list(source[y_name])), people, _label_names(source, y_name), tuple(found))
+    people = None if owner is None else _told(source[keys[owner]], owner)
+    return Picked(x, list(source[keys[y_name]]), people, _label_names(source, y_name), tuple(found))
 
 
 def the_label(names: Sequence[str], asked: str | None, *, last: bool = False) -> str:
@@ -114,7 +115,8 @@ def _row(value: Any, i: int, name: str) -> Array:
     return row
 
 
-def _names(source: Any) -> list[str]:
+def _keys(source: Any) -> dict[str, Any]:
+    """How the table itself calls each column; pandas numbers those that nobody named."""
     names = getattr(source, "column_names", None)
     names = getattr(source, "columns", None) if names is None else names
     if isinstance(names, Mapping):
@@ -128,19 +130,25 @@ def _names(source: Any) -> list[str]:
             f"data: {kind} cannot be read; give a folder, a file, a table with columns that is whole in memory (not streaming), or "
             "arrays to run itself: data=(inputs, labels)"
         )
-    return [str(name) for name in names]
+    return {str(name): name for name in names}
 
 
-def _guessed(names: Sequence[str], taken: set[str | None]) -> list[str]:
-    left = [name for name in names if name not in taken]
+def _guessed(source: Any, keys: Mapping[str, Any], taken: set[str | None]) -> list[str]:
+    """A column that is called so, the only one that is left, or all that are left where each holds one number a sample."""
+    left = [name for name in keys if name not in taken]
     known = [name for word in INPUTS for name in left if name.lower() == word]
     if known:
         return known[:1]
-    if len(left) == 1:
+    if len(left) == 1 or (left and len(source) and all(_is_number(source[keys[name]]) for name in left)):
         return left
     raise BadInput(
         f"data: which of the columns {', '.join(left) or '(none is left)'} are the inputs? name them with input=.."
     )
+
+
+def _is_number(column: Any) -> bool:
+    first = np.asarray(next(iter(column)))
+    return first.ndim == 0 and first.dtype.kind in "fiub"
 
 
 def _flat(column: Array, name: str) -> Array:

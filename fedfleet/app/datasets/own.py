@@ -101,6 +101,8 @@ def _checked(got: Picked) -> OwnData:
 def _numbered(given: Any) -> tuple[Array, tuple[str, ...]]:
     """Labels as whole numbers: names are numbered in their order, numbers stay what they are."""
     y = np.asarray(given)
+    if y.dtype.kind in "US" and not isinstance(given, np.ndarray):
+        y = np.asarray(given, dtype=object)  # else one that is missing among names would be called nan
     if y.dtype.kind in "US" or (y.dtype.kind == "O" and all(isinstance(v, str) for v in y.ravel().tolist())):
         names, found = np.unique(y.astype(np.str_), return_inverse=True)
         return found.reshape(y.shape), tuple(names.tolist())

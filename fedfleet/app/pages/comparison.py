@@ -73,7 +73,9 @@ def _equal_time(found: Comparison, sides: list[Side]) -> list[str]:
         return []
     how = "A small dot is a seed, the large one their mean. By then the shortest run had ended."
     return [
-        standings_figure(sides, f"Accuracy at equal virtual time: after {time(then.seconds)}", how, at=then.seconds)
+        standings_figure(
+            sides, f"Accuracy at equal {then.clock} time: after {time(then.seconds)}", how, at=then.seconds
+        )
     ]
 
 

@@ -36,6 +36,9 @@ from fedfleet.measure.summary import summary
 from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.runtime.journal import digest_of, remarks_of
 
+_SIMULATED = ", and from its world, made again from its spec"
+_SERVED = ", which its server wrote; what devices say of themselves it has to believe"
+
 
 def write_report(done: Finished) -> Path:
     """Write report.html into the folder of a finished run."""
@@ -73,7 +76,7 @@ def _rendered(folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Ev
     return render(
         folder.resolve().name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), found if found.virtual_seconds > 0 else None,
         seen=seen, hard=None if served or seen is None else measured(spec, seen, tasks, int(metrics["rounds"])),
-        ended=ended,
+        ended=ended, served=served,
     )  # fmt: skip
 
 
@@ -99,9 +102,10 @@ def render(
     seen: Hindsight | None = None,
     hard: Hardness | None = None,
     ended: bool = True,
+    served: bool = False,
 ) -> str:
     """The page. `attribution`: where the time went, `seen`: what the world knows, `hard`: its metrics; each where it is known."""
-    f = facts(name, spec, m, events, attribution=attribution, hindsight=seen, hardness=hard, ended=ended)
+    f = facts(name, spec, m, events, attribution=attribution, hindsight=seen, hardness=hard, ended=ended, served=served)
     body = [
         *_conclusion(f),
         *learning_section(f),
@@ -116,7 +120,7 @@ def render(
         *failed_section(f),
         *private_section(f),
         *checking_section(f, remarks),
-        "<footer>Every sentence and figure of this page is computed from the journal of the run, and from its world, made again from its spec.</footer>",
+        f"<footer>Every sentence and figure of this page is computed from the journal of the run{_SERVED if served else _SIMULATED}.</footer>",
     ]
     return page(f"FedFleet: {name}", body, top=topline(f"run {name}"), description=abstract(f))
 

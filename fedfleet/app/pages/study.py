@@ -121,7 +121,7 @@ def _judged(found: Mapping[str, Any], path: Path) -> tuple[list[Arm], list[Side]
             except FedFleetError:
                 continue  # taken away since; its row in the table stays
         if runs:
-            arms.append(Arm(str(row["arm"]), row["settings"], tuple(runs)))
+            arms.append(Arm(str(row["arm"]), row["settings"], tuple(runs), int(row["runs"]) - len(mine)))
     if not arms:
         return [], [], {}
     groups = grouped(arms)

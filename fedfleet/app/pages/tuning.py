@@ -32,7 +32,7 @@ _BEST_SHARE = 0.2  # of the finished trials, drawn in colour
 def write_tuning(found: Tuned) -> Path:
     """Write report.html into the folder of a search, and the reports of its best trial and of the spec as it stands."""
     path = found.out / REPORT
-    shown = [row for i, row in enumerate(found.rows) if row.default or i == found.best]
+    shown = [row for row in found.rows if row.default or row is found.winner]
     for folder in (folder for row in shown for folder in _folders(found, row)):
         if (folder / SEAL).is_file() and not (folder / REPORT).is_file():
             write_report(finished(folder))
@@ -73,9 +73,9 @@ def conclusion(found: Tuned) -> tuple[str, str]:
         f"{trials} trials took {found.rounds:,} rounds; {found.count('pruned')} were stopped early, which saved "
         f"{100 * found.rounds_saved:.0f} % of the rounds; {found.count('failed')} failed."
     )
-    if found.best is None:
+    if found.winner is None:
         return f"None of {trials} trials ended", cost
-    best = found.rows[found.best]
+    best = found.winner
     values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
     said = aim.said(math.inf if best.value is None else best.value)
     if best.default:
@@ -115,7 +115,7 @@ def _upwards(found: Tuned) -> Along:
 
 
 def _paint(found: Tuned, row: Row) -> tuple[str, float]:
-    if found.best is not None and row == found.rows[found.best]:
+    if row == found.winner:
         return "a1", 6.0
     if row.default:
         return "ai", 5.0
@@ -130,7 +130,7 @@ def _history(found: Tuned) -> str:
     last = max(row.trial for row in found.rows)
     x = Along(-0.5, last + 0.5, [(said, at) for said, at in numbers(max(last, 1), 6)], "trial")
     points = [_point(found, row, float(row.trial)) for row in rows]
-    best = None if found.best is None else found.rows[found.best]
+    best = found.winner
     said = f"the best: trial {best.trial}" if best else ""
     wide, slim = both(
         lambda sheet: dots(points, sheet, x, y, height=210, mark=(float(best.trial), said) if best else None)
@@ -172,7 +172,7 @@ def _slice(found: Tuned) -> str:
     x = Along(rail.low, rail.high, rail.ticks, key + (", logarithmic" if rail.log else ""), rail.log)
     points = [_point(found, row, float(row.values[key])) for row in rows]
     wide, slim = both(lambda sheet: dots(points, sheet, x, y, height=210))
-    best = None if found.best is None else found.rows[found.best].values[key]
+    best = None if found.winner is None else found.winner.values[key]
     return figure(
         f"{found.aim.words.capitalize()} by {key}", _PAINTS, wide, slim, f"The best trial has {key} = {short(best)}."
     )
@@ -193,7 +193,7 @@ def _together(found: Tuned) -> str:
 
     wide, slim = both(draw)
     how = "Each line is a trial, from its values down to what it reached; in colour the best fifth, the best one thick; grey: the others."
-    best = "" if found.best is None else f"The best trial is number {found.rows[found.best].trial}."
+    best = "" if found.winner is None else f"The best trial is number {found.winner.trial}."
     return figure("Which values go together", how, wide, slim, best)
 
 
@@ -203,7 +203,7 @@ def _rank(found: Tuned, row: Row) -> tuple[bool, float]:
 
 
 def _stroke(found: Tuned, row: Row, bright: set[int]) -> str:
-    if found.best is not None and row == found.rows[found.best]:
+    if row == found.winner:
         return "line s1"
     return "line thin s1 pale" if row.trial in bright else "line thin s6 pale"
 

@@ -13,6 +13,7 @@ from fedfleet.app.spec import Spec
 from fedfleet.app.terminal.text import percent, span
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.limits import MOST_CLIENTS
+from fedfleet.core.parts import Task
 from fedfleet.measure.montecarlo.references import PUBLISHED, placed
 
 LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "devices and reachability together"}
@@ -24,10 +25,13 @@ _LOST = {
 _NO_CLOCK = "there is no class clock"
 
 
-def measure_spec(spec: Spec, *, seeds: int = 3) -> dict[str, Any]:
-    """The answer of `fedfleet measure SPEC`: each metric by its name, what it was measured under, the clock and the verdict."""
-    setup = assemble(spec)
-    clock, why = _clock(spec)
+def measure_spec(spec: Spec, *, seeds: int = 3, task: Task | None = None) -> dict[str, Any]:
+    """The answer of `fedfleet measure SPEC`: each metric by its name, what it was measured under, the clock and the verdict.
+
+    `task` is the one that a person gave in Python, where the spec names none.
+    """
+    setup = assemble(spec, task)
+    clock, why = _clock(spec, task)
     rounds = int(spec.stop["rounds"]) if clock is None else max(round(clock["rounds_done"]), 1)
     hard = hardness(
         spec,
@@ -48,10 +52,10 @@ def measure_spec(spec: Spec, *, seeds: int = 3) -> dict[str, Any]:
     }
 
 
-def _clock(spec: Spec) -> tuple[dict[str, Any] | None, str]:
+def _clock(spec: Spec, task: Task | None) -> tuple[dict[str, Any] | None, str]:
     """The class clock, or why there is none: a fleet can be hard to foresee and easy to measure."""
     try:
-        return clock_of(spec), ""
+        return clock_of(spec, task=task), ""
     except FedFleetError as wrong:
         return None, f"{_NO_CLOCK}: {wrong}"
 

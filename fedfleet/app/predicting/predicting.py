@@ -15,6 +15,7 @@ from fedfleet.app.predicting.band import Band, band
 from fedfleet.app.predicting.leaving import left_out
 from fedfleet.app.predicting.participation import Fleet, closed_form, fleet_of, foreseeable, foreseen, other_seeds
 from fedfleet.app.predicting.reference import Reference, cohort_of, reference_of
+from fedfleet.app.runs.own import Own, fingerprint
 from fedfleet.app.spec import Spec
 from fedfleet.core.parts import Task
 from fedfleet.core.records import Floats
@@ -52,27 +53,42 @@ def predict(
     spec: Spec,
     *,
     cache: Path | None = None,
-    task: Task | None = None,
+    own: Own | None = None,
     setup: Setup | None = None,
     reference: Reference | None = None,
     draws: int = _DRAWS,
     seeds: Sequence[int] | None = None,
     tell: Callable[[str], None] | None = None,
 ) -> Prediction:
-    """Predict the run of a spec. `setup` and `reference` are made unless they are given, `task` replaces the spec's own.
+    """Predict the run of a spec. `setup` and `reference` are made unless they are given; `own`: the task that a person gave.
 
     Choices are drawn anew with seeds that the run itself does not have, so that nothing is foretold that is not known of the fleet;
     `seeds` names others.
     """
-    setup = assemble(spec, task) if setup is None else setup
+    setup = assemble(spec, own.task if own else None) if setup is None else setup
     foreseeable(setup)  # what cannot be foreseen is refused before anything is trained
-    reference = reference_of(spec, cache=cache, task=task, tell=tell) if reference is None else reference
+    reference = learnt_by(spec, own, cache=cache, tell=tell) if reference is None else reference
     start = time.perf_counter()
     fleet = fleet_of(setup)
     drawn = other_seeds(spec.training_seed, _affordable(spec, draws)) if seeds is None else seeds
     parts, notes = foreseen(setup, drawn)
     found = tuple(_drawn(part, fleet, reference) for part in parts)
     return Prediction(setup, fleet, reference, found, (*notes, *_blind(setup, parts)), time.perf_counter() - start)
+
+
+def learnt_by(
+    spec: Spec, own: Own | None, *, cache: Path | None = None, tell: Callable[[str], None] | None = None
+) -> Reference:
+    """The reference runs of a spec, or of an own task: kept by the text of its model too, which its first weights do not tell."""
+    if own is None:
+        return reference_of(spec, cache=cache, tell=tell)
+    code = fingerprint(own)
+    if code is None and tell is not None:
+        tell(
+            "the model or its loss has no name in a module, as a lambda has none, and cannot be known again: its reference runs "
+            "are not kept"
+        )
+    return reference_of(spec, cache=cache, task=own.task, code=code, tell=tell)
 
 
 def _affordable(spec: Spec, draws: int) -> int:

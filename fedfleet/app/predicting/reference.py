@@ -62,13 +62,21 @@ def cohort_of(spec: Spec) -> int:
 
 
 def reference_of(
-    spec: Spec, *, cache: Path | None = None, task: Task | None = None, tell: Callable[[str], None] | None = None
+    spec: Spec,
+    *,
+    cache: Path | None = None,
+    task: Task | None = None,
+    code: str | None = "",
+    tell: Callable[[str], None] | None = None,
 ) -> Reference:
-    """The reference runs of a spec: those that are kept, if they are long enough, else trained now."""
+    """The reference runs of a spec: those that are kept, if they are long enough, else trained now.
+
+    `code` tells apart own tasks of equal data and first weights; None: nobody can tell, so that nothing is kept.
+    """
     cohort, rounds = cohort_of(spec), min(spec.stop["rounds"], MOST)
     ideal = ideal_spec(spec, cohort, rounds)
-    place = (cache_folder() if cache is None else cache) / f"{_name(ideal)}.json"
-    found = _kept(place)
+    place = (cache_folder() if cache is None else cache) / f"{_name(ideal, code or '')}.json"
+    found = None if code is None else _kept(place)
     if found is not None and (found.flat or len(found.ideal.accuracy) > rounds):
         return found
     if tell is not None:
@@ -78,7 +86,8 @@ def reference_of(
     start = time.perf_counter()
     made = _trained(ideal, ideal_spec(spec, min(FEW, cohort), rounds, patient=True), task, cohort)
     made = replace(made, seconds=time.perf_counter() - start)
-    _keep(place, made, ideal)
+    if code is not None:
+        _keep(place, made, ideal)
     return made
 
 
@@ -115,10 +124,11 @@ def ideal_spec(spec: Spec, cohort: int, rounds: int, *, patient: bool = False) -
     return resolve(changed, "reference", own_task=spec.task["content"] if spec.task["use"] == "own" else None)
 
 
-def _name(ideal: Spec) -> str:
+def _name(ideal: Spec, code: str = "") -> str:
     """By what kept runs are found: everything but how long they are."""
     asked = {k: v for k, v in ideal.table().items() if k not in ("run", "stop")}
-    return hashlib.sha256(json.dumps([FORM, asked], sort_keys=True).encode()).hexdigest()[:24]
+    named = [FORM, asked, *([code] if code else [])]
+    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def _run(setup: Setup, commits: int | None = None) -> tuple[Floats, Participation]:

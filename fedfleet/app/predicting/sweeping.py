@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.predicting.participation import foreseeable
-from fedfleet.app.predicting.predicting import Prediction, predict
-from fedfleet.app.predicting.reference import reference_of
-from fedfleet.app.spec import Spec, resolve
+from fedfleet.app.predicting.predicting import Prediction, learnt_by, predict
+from fedfleet.app.predicting.reference import Reference, ideal_spec
+from fedfleet.app.runs.own import Own, Resolving, named
+from fedfleet.app.spec import Spec
 from fedfleet.app.spec.reading import with_words
 from fedfleet.app.spec.tables import build_part
 from fedfleet.app.terminal.text import percent, span
@@ -63,6 +64,26 @@ def sweep_of(word: str) -> Sweep:
     return Sweep(key, tuple(float(f"{v:.4g}") for v in found))
 
 
+def sweep_over(given: Mapping[str, Any]) -> Sweep:
+    """The same from Python: one key with the values to try.
+
+    >>> sweep_over({"pace.seconds": [30, 60]})
+    Sweep(key='pace.seconds', values=(30, 60))
+    """
+    values = list(next(iter(given.values()), ())) if len(given) == 1 and _listed(given) else []
+    odd = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)]
+    if not 1 <= len(values) <= _MOST or odd:
+        said = f"{odd[0]!r} is not a number" if odd else f"it is {given!r}"
+        raise BadInput(
+            f"sweep: {said}; give one key with 1 to {_MOST} numbers, for example {{'pace.seconds': [30, 60]}}"
+        )
+    return Sweep(next(iter(given)), tuple(values))
+
+
+def _listed(given: Mapping[str, Any]) -> bool:
+    return all(isinstance(values, Iterable) and not isinstance(values, str) for values in given.values())
+
+
 def _number(text: str) -> float | int:
     try:
         return int(text)
@@ -73,10 +94,10 @@ def _number(text: str) -> float | int:
         return value
 
 
-def _asked(table: Mapping[str, Any], name: str, key: str, value: Any) -> Spec:
-    """The spec with this value, if there can be one."""
+def _asked(table: Mapping[str, Any], name: str, key: str, value: Any, resolving: Resolving) -> tuple[Spec, Own | None]:
+    """The spec with this value, if there can be one, and the own task."""
     try:
-        return resolve(_with(table, key, value), name)
+        return resolving(_with(table, key, value), name)
     except FedFleetError as wrong:
         raise type(wrong)(f"--sweep {key}={value}: {wrong}") from None
 
@@ -87,21 +108,24 @@ def swept(
     sweep: Sweep,
     *,
     cache: Path | None = None,
-    task: Task | None = None,
+    resolving: Resolving = named,
     draws: int = 2,
     tell: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
-    """Predict the run of a spec at each value; one pair of reference runs serves them all. The answer of `predict --sweep`."""
-    spec = resolve(table, name)
-    setup = assemble(spec, task)
+    """Predict the run of a spec at each value; one pair of reference runs serves them all. The answer of `predict --sweep`.
+
+    `resolving` makes the spec of a table, with the own task where a person gave one.
+    """
+    spec, own = resolving(dict(table), name)
+    setup = assemble(spec, own.task if own else None)
     foreseeable(setup)
-    others = [_asked(table, name, sweep.key, value) for value in sweep.values]  # before anything is trained
-    reference = reference_of(spec, cache=cache, task=task, tell=tell)
-    target = _TARGET * float(reference.ideal.accuracy[-1])
+    others = [_asked(table, name, sweep.key, value, resolving) for value in sweep.values]  # before anything is trained
+    references = _references(spec, own, others, cache, tell)
+    target = _TARGET * max(float(one.ideal.accuracy[-1]) for one in references)
     start, rows = time.perf_counter(), list[dict[str, Any]]()
-    for value, other in zip(sweep.values, others, strict=True):
+    for value, (other, its), reference in zip(sweep.values, others, references, strict=True):
         try:
-            changed = _changed(setup, spec, other, task)
+            changed = _changed(setup, spec, other, its.task if its else None)
             found = predict(other, setup=changed, reference=reference, draws=draws)
         except FedFleetError as wrong:
             raise type(wrong)(f"--sweep {sweep.key}={value}: {wrong}") from None
@@ -109,9 +133,30 @@ def swept(
     best = _best(rows)
     answer = {
         "key": sweep.key, "rows": rows, "target": target, "best": best, "seconds": time.perf_counter() - start,
-        "reference": {"kept": reference.kept, "seconds": reference.seconds},
+        "reference": {"kept": all(one.kept for one in references), "seconds": sum({id(o): o.seconds for o in references}.values())},
     }  # fmt: skip
     return {**answer, "sentence": sentence(answer)}
+
+
+def _references(
+    spec: Spec,
+    own: Own | None,
+    others: Sequence[tuple[Spec, Own | None]],
+    cache: Path | None,
+    tell: Callable[[str], None] | None,
+) -> list[Reference]:
+    """The reference runs that serve each value: one pair, long enough for all of them, unless the key changes what an ideal fleet
+    learns, such as a learning rate; then a pair for each."""
+    most = max(other.stop["rounds"] for other, _ in others)
+    alike = [ideal_spec(one, 1, 1).digest for one, _ in ((spec, own), *others)]
+    longest = {alike[0]: replace(spec, stop={**spec.stop, "rounds": most})}
+    if tell is not None and len({*alike}) > 1:
+        tell("this key changes what an ideal fleet learns, so that every value has reference runs of its own")
+    found = dict[str, Reference]()
+    for digest, (other, its) in zip(alike[1:], others, strict=True):
+        if digest not in found:
+            found[digest] = learnt_by(longest.get(digest, other), its, cache=cache, tell=tell)
+    return [found[digest] for digest in alike[1:]]
 
 
 def _with(table: Mapping[str, Any], key: str, value: float | int) -> dict[str, Any]:

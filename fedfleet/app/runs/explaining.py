@@ -31,7 +31,7 @@ def explained(folder: Path, *, longest: int = 0) -> dict[str, Any]:
     """
     found, served = attributed_run(folder)
     answer = told(found)
-    answer["notes"] = notes(found, served=served)
+    answer |= {"clock": "real" if served else "virtual", "notes": notes(found, served=served)}
     if longest:
         rounds = sorted(found.rounds, key=lambda r: (-r.seconds, r.round))[:longest]
         answer["longest_rounds"] = [_round(r) for r in rounds]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedfleet.app.assemble import Setup, assemble, doubts
+from fedfleet.app.assemble import Setup, assemble
 from fedfleet.app.assemble.pinning import pinned
 from fedfleet.app.assemble.sheet import sheets
 from fedfleet.app.runs.conditions import Conditions, conditions_here, keep_conditions, kept_conditions, refuse_unlike
@@ -26,7 +27,7 @@ from fedfleet.app.runs.folder import (
     write_spec,
 )
 from fedfleet.app.runs.privacy import noising_of, require_secret, source_here
-from fedfleet.app.spec import Spec, load_spec
+from fedfleet.app.spec import Spec, load_spec, resolve
 from fedfleet.app.terminal.answers import say, warn
 from fedfleet.core.errors import BadInput
 from fedfleet.runtime import journal as journals
@@ -49,6 +50,7 @@ from fedfleet.runtime.wire.serving import Listening, forget_reports, made_privat
 from fedfleet.runtime.wire.tending import reserved
 
 SERVED = "served"
+_SIMULATED = ("devices", "states", "faults", "energy", "heterogeneity", "charge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,19 @@ def door_of(
     return Door(files, open_enrolment, evidence)
 
 
+def unused(spec: Spec) -> list[str]:
+    """What a spec says of a simulated fleet, which a server has no use for: real devices show how they are."""
+    usual = resolve({}).world
+    said = [f"world.{key}" for key in _SIMULATED if spec.world.get(key) != usual.get(key)]
+    if not said:
+        return []
+    one = len(said) == 1
+    return [
+        f"{', '.join(said)} {'describes' if one else 'describe'} a simulated fleet; here devices take the time that they take, and "
+        f"nothing of {'it' if one else 'them'} is charged"
+    ]
+
+
 def serve_run(
     spec_path: Path,
     words: Sequence[str],
@@ -81,8 +96,12 @@ def serve_run(
     *,
     resume: bool = False,
     key: Path | None = None,
+    command: Sequence[str] = (),
 ) -> Finished:
-    """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run."""
+    """Serve a spec to devices until the run is over, or go on where a server was stopped or killed. `key` signs the run.
+
+    `command` is what was typed: the folder keeps it, so that whoever finds a stopped run knows how to go on.
+    """
     if key is not None:
         load_private_key(key)
     refuse_open(options.address, door.files is not None)
@@ -103,7 +122,11 @@ def serve_run(
     taken = (folder / "spec.toml").is_file()
     if not (resume and taken):
         refuse_taken(folder, resume=resume)
-        warn(doubts(setup))
+        warn(
+            [*setup.plan.pace.doubts, *setup.doubts]
+        )  # what nobody in a simulated fleet can do says nothing of real devices
+        for sentence in unused(spec):
+            say(sentence)
         make_folder(folder)
     made_private(folder)
     with locked(folder):
@@ -111,16 +134,22 @@ def serve_run(
             check_same_spec(spec, folder)
             if (folder / SEAL).is_file():
                 return finished(folder)
-            return _served(setup, folder, options, door, key, kept_conditions(folder))
+            return _served(setup, folder, options, door, key, kept_conditions(folder), command)
         refuse_taken(folder, resume=resume)
         write_spec(spec, folder)
         conditions = conditions_here(setup)
         keep_conditions(folder, conditions)
-        return _served(setup, folder, options, door, key, conditions)
+        return _served(setup, folder, options, door, key, conditions, command)
 
 
 def _served(
-    setup: Setup, folder: Path, options: Serve, door: Door, key: Path | None, conditions: Conditions
+    setup: Setup,
+    folder: Path,
+    options: Serve,
+    door: Door,
+    key: Path | None,
+    conditions: Conditions,
+    command: Sequence[str],
 ) -> Finished:
     refuse_unlike(folder, conditions)
     (folder / "aggregates").mkdir(exist_ok=True)
@@ -130,7 +159,11 @@ def _served(
     try:
         with _serving(setup, folder, journal, options, door, conditions) as served:
             done = serve(
-                served, options, back=back, tls=_tls(door), listening=_greeting(setup.spec, options, door, folder)
+                served,
+                options,
+                back=back,
+                tls=_tls(door),
+                listening=_greeting(setup.spec, options, door, folder, command),
             )
         journal.flush()
         forget_reports(folder)
@@ -199,10 +232,13 @@ def _tls(door: Door) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _greeting(spec: Spec, options: Serve, door: Door, folder: Path) -> Callable[[Processor, Listening], None]:
+def _greeting(
+    spec: Spec, options: Serve, door: Door, folder: Path, command: Sequence[str]
+) -> Callable[[Processor, Listening], None]:
     def greet(processor: Processor, found: Listening) -> None:
         del processor
-        told = {"address": found.address, "tls": door.files is not None}
+        told: dict[str, Any] = {"address": found.address, "tls": door.files is not None}
+        told |= {"command": [*command], "folder": os.getcwd()} if command else {}
         write_whole(folder / "wire" / "address", (json.dumps(told) + "\n").encode())  # for whoever watches the folder
         how = "with TLS" if door.files is not None else "on this machine only, without TLS"
         say(f"listening on {found.address} ({how}) for {options.devices} devices of {spec.world['clients']} clients")

@@ -6,14 +6,15 @@ and first weights are there, so that decisions can be derived, and whatever need
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fedfleet.app.runs.code import Entry, found_again
+from fedfleet.app.runs.code import Entry, found_again, sha256
 from fedfleet.app.runs.making import function_entry, made_again, maker, model_entry, same_thing
 from fedfleet.app.runs.own_folder import (
     FOLDER,
@@ -26,7 +27,7 @@ from fedfleet.app.runs.own_folder import (
     load_weights,
     save,
 )
-from fedfleet.app.spec import Spec
+from fedfleet.app.spec import Spec, resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Loss, Task
 from fedfleet.core.trees import Tree, content_hash
@@ -54,6 +55,25 @@ class Own:
     file: str = ""  # the file that the data came from
     copied: bool = True  # shall the folder hold the inputs?
     lacking: str = ""
+
+
+# How a table becomes a spec, and the own task where there is one.
+Resolving = Callable[[dict[str, Any], str], tuple[Spec, Own | None]]
+
+
+def named(table: dict[str, Any], name: str) -> tuple[Spec, Own | None]:
+    """The spec of a table that says itself what is trained."""
+    return resolve(table, name), None
+
+
+def fingerprint(own: Own) -> str | None:
+    """A hash of the text and the layers of an own model and its loss, which their first weights do not tell; None: only the
+    person knows what they are, as of a lambda."""
+    entries = [model_entry(own.given.model, own.task.dataset.x[:2])[0]]
+    entries += [] if own.given.loss is None else [function_entry(own.given.loss)[0]]
+    if any(entry.by == "hand" for entry in entries):
+        return None
+    return sha256(json.dumps([asdict(entry) for entry in entries], sort_keys=True))
 
 
 def is_own(spec: Spec) -> bool:

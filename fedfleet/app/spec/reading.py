@@ -6,7 +6,7 @@ import copy
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fedfleet.app.spec.record import Spec
 from fedfleet.app.spec.resolving import DEFAULTS, resolve
@@ -18,9 +18,49 @@ def load_spec(path: str | Path, words: Sequence[str] = ()) -> Spec:
     return resolve(with_words(read_table(path), words), Path(path).stem)
 
 
+def given_table(spec: Any, words: Sequence[Any] = ()) -> tuple[dict[str, Any], str]:
+    """A spec as a person gives it in Python, by its file or as a nested table, with overrides; and the name of its runs.
+
+    >>> given_table({"stop": {"rounds": 9}}, ["stop.rounds=2"])
+    ({'stop': {'rounds': 2}}, 'run')
+    """
+    for word in words:
+        if not isinstance(word, str):
+            raise BadInput(f'{word!r} is not an override; write "KEY=VALUE" in quotes, for example "pace.cohort=20"')
+    if isinstance(spec, Mapping):
+        return with_words(plain(cast("Mapping[Any, Any]", spec)), words), "run"
+    if not isinstance(spec, str | Path):
+        said = f"{type(spec).__name__!r} is no spec"
+        raise BadInput(f"an object of type {said}; give the path of a spec file, or the same as a nested dictionary")
+    return with_words(read_table(spec), words), Path(spec).stem
+
+
+def plain(table: Mapping[Any, Any], where: str = "") -> dict[str, Any]:
+    """A table as a file could hold it: numbers and arrays of numpy become Python's, tuples lists, paths text.
+
+    >>> import numpy
+    >>> plain({"seed": numpy.int64(3), "world": {"split": (6, 2, 2)}})
+    {'seed': 3, 'world': {'split': [6, 2, 2]}}
+    """
+    for key in table:
+        if not isinstance(key, str):
+            raise BadInput(f"{where or 'the spec'} has the key {key!r}; keys are text, in quotes")
+    return {key: _plain(value, f"{where}.{key}" if where else key) for key, value in table.items()}
+
+
+def _plain(value: Any, where: str) -> Any:
+    if isinstance(value, Mapping):
+        return plain(cast("Mapping[Any, Any]", value), where)
+    if isinstance(value, list | tuple):
+        return [_plain(one, where) for one in cast("Sequence[Any]", value)]
+    if isinstance(value, Path):
+        return str(value)
+    return value.tolist() if hasattr(value, "dtype") and hasattr(value, "tolist") else value
+
+
 def read_table(path: str | Path) -> dict[str, Any]:
     """A spec file as it is."""
-    path = Path(path)
+    path = Path(path).expanduser()
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:

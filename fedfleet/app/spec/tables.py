@@ -31,6 +31,7 @@ NESTED: dict[Any, str] = {
     Codec: "codecs", Attack: "attacks", Privacy: "privacy", PartitionRecipe: "partitions", EnergyRecipe: "energy",
     FaultRecipe: "faults",
 }  # fmt: skip
+_PLAIN = ("world", "stop", "run", "seeds")  # tables that are no parts
 _STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 
@@ -100,7 +101,8 @@ def as_table(value: Any, where: str) -> Mapping[str, Any]:
         return {"use": value}
     if not isinstance(value, Mapping):
         key = where.rpartition(".")[2]
-        raise BadInput(f'{where}: {_short(value)} is not a table; write {key} = {{ use = "NAME" }}')
+        cure = f"[{key}] with its keys below" if where in _PLAIN else f'{key} = {{ use = "NAME" }}'
+        raise BadInput(f"{where}: {_short(value)} is not a table; write {cure}")
     return value
 
 

@@ -14,13 +14,14 @@ from fedfleet.app.studies.file import Study
 from fedfleet.app.studies.keeping import Ran
 from fedfleet.app.studies.quantities import Aims, aimed_at, arms_of, number, quantity, reached
 from fedfleet.core.errors import BadInput
-from fedfleet.measure.statistics.correlation import correlation
-from fedfleet.measure.statistics.means import mean_of
-from fedfleet.measure.statistics.paired import holm, paired_by_seed
+from fedfleet.measure.statistics.correlation import Correlation, correlation
+from fedfleet.measure.statistics.paired import holm
+from fedfleet.measure.statistics.shared import mean_over, paired_over
 from fedfleet.measure.statistics.survival import kaplan_meier, median_time, restricted_mean
 
 Row = dict[str, Any]
 # The means of every row; shares lie between 0 and 1, everything else is not negative.
+_SHARES = ("accuracy", "best_accuracy")
 MEANS = ("accuracy", "accuracy_at_equal_time", "virtual_seconds", "bytes_up", "bytes_down", "commits")
 
 
@@ -41,14 +42,18 @@ def rows_of(study: Study, cells: Sequence[Ran], aims: Aims) -> list[Row]:
 
 
 def conclusion(cells: Sequence[Ran]) -> str:
-    """The verdict over the runs that made a model, in one sentence; what failed, in another."""
-    groups = {name: tuple(ran.run for ran in mine if ran.good and ran.run) for name, mine in arms_of(cells).items()}
-    arms = [ComparedArm(name, {}, runs) for name, runs in groups.items() if runs]
-    said = [verdict(arms).sentence] if arms else []
+    """The verdict in one sentence, what failed in another. An arm of which runs made no model wins nothing; one that ended in order
+    and never made any is beaten."""
+    arms = [
+        ComparedArm(name, {}, tuple(ran.run for ran in mine if ran.good and ran.run), sum(not ran.good for ran in mine))
+        for name, mine in arms_of(cells).items()
+        if any(ran.run for ran in mine)
+    ]
+    said = [verdict(arms).sentence] if any(arm.runs for arm in arms) else []
     failed = sum(not ran.good for ran in cells)
     if failed:
         most = _most_common([ran.reason for ran in cells if ran.reason])
-        left = ", and the comparison is among the others" if arms else ""
+        left = ", and the differences are among the others" if said else ""
         said.append(f"{failed} of {len(cells)} runs made no model{left}; most often: {most}.")
     return " ".join(said)
 
@@ -73,11 +78,14 @@ def check_askable(study: Study, cells: Sequence[Ran], aims: Aims) -> None:
     """Refuse analyses that no run could answer, before the first one starts: `cells` have not been run yet."""
     for i, asked in enumerate(study.analyses):
         where, s = f"analysis[{i}]", asked.settings
-        for key in ("x", "y"):
-            if key in s and not _measured(s[key]):
-                found = [number(ran, s[key], aims, f"{where}.{key}") for ran in cells]
-                if all(value is None for value in found):
-                    raise BadInput(f"{where}.{key}: no spec of this study has the key {s[key]!r}")
+        for key in ("x", "y", "metric", "columns"):
+            for name in s.get(key, ()) if key == "columns" else filter(None, [s.get(key)]):
+                if not _measured(name):
+                    found = [number(ran, name, aims, f"{where}.{key}") for ran in cells]
+                    if all(value is None for value in found):
+                        raise BadInput(
+                            f"{where}.{key}: no spec of this study has the key {name!r}, or none as a number"
+                        )
         for name in (s.get("rows"), s.get("across"), s.get("cluster")):
             if name is not None and not _measured(name) and all(quantity(ran, name, aims) is None for ran in cells):
                 raise BadInput(f"{where}: no spec of this study has the key {name!r}")
@@ -109,12 +117,13 @@ def _row(name: str, settings: dict[str, Any], mine: Sequence[Ran], aims: Aims) -
 
 def summarised(mine: Sequence[Ran], name: str, aims: Aims, where: str) -> dict[str, Any] | None:
     """Mean, sd and 95 % interval of a quantity over the runs that have it; None if none has."""
-    values = [value for ran in mine if (value := number(ran, name, aims, where)) is not None]
-    if not values:
+    known = [(value, ran.cell.drawn) for ran in mine if (value := number(ran, name, aims, where)) is not None]
+    if not known:
         return None
-    if name.startswith(("accuracy", "best_accuracy")) and max(values) <= 1:
-        return asdict(mean_of(values, least=0.0, most=1.0))
-    return asdict(mean_of(values, least=0.0 if min(values) >= 0 else -float("inf")))
+    values, drawn = [value for value, _ in known], [draws for _, draws in known]
+    least = 0.0 if min(values) >= 0 else -float("inf")
+    most = 1.0 if name.startswith(_SHARES) and max(values) <= 1 else float("inf")
+    return asdict(mean_over(values, drawn, least=least, most=most))
 
 
 def timed(mine: Sequence[Ran], target: float, horizon: float | None) -> dict[str, Any] | None:
@@ -173,8 +182,11 @@ def _together(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, w
         a, b = number(ran, x, aims, f"{where}.x"), number(ran, y, aims, f"{where}.y")
         if a is not None and b is not None:
             points.append((a, b, ran))
-    if not points:
-        raise BadInput(f"{where}: no run has both {x!r} and {y!r}")
+    if (
+        not points
+    ):  # every run failed, or none got that far: the answer is that there is none, and the tables are written
+        none = asdict(Correlation(None, None, None, 0, 0, "pearson" if asked.kind == "pearson" else "spearman"))
+        return {"x": x, "y": y, "cluster": cluster, **none, "missing": len(cells), "points": []}
     groups = None if cluster is None else [repr(quantity(ran, cluster, aims)) for _, _, ran in points]
     xs, ys = [a for a, _, _ in points], [b for _, b, _ in points]
     method = "pearson" if asked.kind == "pearson" else "spearman"
@@ -207,13 +219,16 @@ def _test(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, where
 def _pairs(groups: dict[str, list[Ran]], metric: str, baseline: str, aims: Aims, where: str) -> list[Row]:
     """Every other arm against the baseline, run by run of common seeds; p also corrected for how many arms there are."""
     values = {
-        name: {ran.cell.repetition: v for ran in mine if (v := number(ran, metric, aims, where)) is not None}
+        name: {ran.cell.pairing: v for ran in mine if (v := number(ran, metric, aims, where)) is not None}
         for name, mine in groups.items()
     }
     others = [name for name in groups if name != baseline]
-    found = [paired_by_seed(values[name], values[baseline]) for name in others]
+    drawn = {ran.cell.pairing: ran.cell.drawn for mine in groups.values() for ran in mine}
+    tested = min((ran.run.tested for mine in groups.values() for ran in mine if ran.run and ran.run.tested), default=0)
+    sample = 1 / tested if tested and metric in ("accuracy", "best_accuracy", "accuracy_at_equal_time") else 0.0
+    found = [paired_over(values[name], values[baseline], drawn, grain=sample) for name in others]
     corrected = holm([None if one is None else one.p for one in found])
-    empty = {"difference": None, "low": None, "high": None, "p": None, "n": 0}
+    empty = {"difference": None, "low": None, "high": None, "p": None, "n": 0, "unit": "seeds"}
     return [
         {"arm": name, "baseline": baseline, **(asdict(one) if one else empty), "p_holm": p}
         for name, one, p in zip(others, found, corrected, strict=True)

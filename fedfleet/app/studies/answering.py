@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.comparing.answering import plain
 from fedfleet.app.runs.folder import make_folder
+from fedfleet.app.runs.own import Resolving
 from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, rows_of
-from fedfleet.app.studies.expanding import Cell, Resolving, by_name, expanded, tried
+from fedfleet.app.studies.expanding import Cell, by_name, expanded, tried
 from fedfleet.app.studies.exporting import export, flat_row
 from fedfleet.app.studies.file import Study, read_study, study_of, study_text
 from fedfleet.app.studies.forms import FILE as FORMS
@@ -27,12 +30,13 @@ from fedfleet.core.registry import added_here
 from fedfleet.runtime.files import write_whole
 from fedfleet.runtime.lock import LOCK, locked
 
+_LONGEST = 60  # letters of a folder
 FILE = "study.toml"  # in the folder: the study as it was carried out, which can be carried out again
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Studied:
-    """A study that has been carried out.
+    """A study that has been carried out; `print` shows the answer.
 
     `rows` has one row per arm (see `analysing.rows_of`), `analyses` one answer per [[analysis]], `cells` one per run in the order
     of the file. `cached` counts the runs that were finished before. `verdict` is the conclusion in words, `aims` what the runs
@@ -59,6 +63,10 @@ class Studied:
         """The rows with one plain value in every column, as results.csv has them: `pandas.DataFrame(studied.table())`."""
         return [flat_row(row, self.aims) for row in self.rows]
 
+    def __repr__(self) -> str:
+        failed = f", {self.failed} without a model" if self.failed else ""
+        return f"Studied({self.study.name}: {len(self.rows)} arms, {len(self.cells)} runs{failed}; {self.out})"
+
     def __str__(self) -> str:
         shown = aligned(*shown_table(self.rows, self.study.baseline, self.aims))
         failed = [f"{r['arm']}: {why} ({n} of {r['runs']} runs)" for r in self.rows for why, n in r["reasons"].items()]
@@ -77,8 +85,8 @@ class Studied:
             "verdict": self.verdict,
             "target": self.aims.target,
             "equal_time_seconds": self.aims.equal_time,
-            "rows": self.rows,
-            "analyses": self.analyses,
+            "rows": plain(self.rows),
+            "analyses": plain(self.analyses),
             "notes": list(self.notes),
             "out": str(self.out),
             "page": None if self.page is None else str(self.page),
@@ -91,8 +99,9 @@ def asked_for(file: str | Path | Mapping[str, Any], scale: str | None = None) ->
 
 
 def place_of(asked: Study) -> Path:
-    """The folder of a study for which nobody named one."""
-    return Path("runs") / (asked.name if asked.scale is None else f"{asked.name}-{asked.scale}")
+    """The folder of a study for which nobody named one: below runs/, whatever its name is."""
+    name = asked.name if asked.scale is None else f"{asked.name}-{asked.scale}"
+    return Path("runs") / (re.sub(r"[/\\]+", "-", name)[:_LONGEST].strip(" .-") or "study")
 
 
 def study(
@@ -119,6 +128,8 @@ def study(
     doubts = [f"{doubt} ({_of(titles, cells)})" for doubt, titles in tried(missing).items()]
     blank = Aims(None, None, _measured(cells))
     check_askable(asked, [Ran(cell, place) for cell, place in zip(cells, outs, strict=True)], blank)
+    if means.ray and missing:
+        _check_ray(means.address, missing)
     for doubt in doubts:
         tell(f"WARNING: {doubt}")
     _take(out)
@@ -132,6 +143,18 @@ def study(
         verdict = conclusion(found)
         notes = export(asked, found, rows, analyses, aims, verdict, out)
     return Studied(asked, found, rows, analyses, out, aims, cached, verdict, (*doubts, *notes))
+
+
+def _check_ray(address: str | None, missing: Sequence[Cell]) -> None:
+    """Refuse a cluster that is not there, and runs that would wait on it for ever: for processors that they occupy themselves."""
+    from fedfleet.runtime.executors.ray import require_ray
+
+    inside = [cell.title for cell in missing if cell.spec.run["execute"] == "ray"]
+    if inside:
+        raise BadInput(
+            f'the run {inside[0]!r}: run.execute = "ray" sends parts of a run to Ray, and --ray whole runs; use one of them'
+        )
+    require_ray(address)
 
 
 def _measured(cells: Sequence[Cell]) -> Hardness:

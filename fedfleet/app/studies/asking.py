@@ -14,6 +14,7 @@ from fedfleet.core.errors import BadInput, nearest
 Kind = Literal["table", "pearson", "spearman", "time_to_accuracy", "paired_test"]
 # What an arm's row has beside the measures of a run.
 DERIVED = ("accuracy_at_equal_time", "time_to_target", "bytes")
+_NO_NUMBERS = ("warnings", "stopped_by", "curve", "pace_timelines")  # of summary, and not plain lists
 _SHARE = re.compile(r"(?P<share>0?\.\d+|1(?:\.0+)?)\s+of\s+best\s+of\s+(?P<arm>.+)")
 
 
@@ -77,8 +78,10 @@ def checked_analysis(given: Mapping[str, Any], where: str, arms: Sequence[str]) 
     for key in ("x", "y", "metric", "rows", "across", "cluster"):
         if found.get(key) is not None and found[key] != "arm":
             check_quantity(found[key], f"{where}.{key}", also=("arm",) if key == "rows" else ())
-    for name in found.get("columns", ()):
-        check_quantity(name, f"{where}.columns")
+    for key in ("x", "y", "metric", "columns"):
+        for name in found.get(key, ()) if key == "columns" else filter(None, [found.get(key)]):
+            check_quantity(name, f"{where}.{key}")
+            check_number(name, f"{where}.{key}")
     baseline = found.get("baseline")
     if baseline is not None and baseline not in arms:
         raise BadInput(f"{where}.baseline: {baseline!r} is no arm of this study{nearest(baseline, arms)}")
@@ -136,3 +139,29 @@ def check_quantity(name: str, where: str, *, also: Sequence[str] = ()) -> None:
         raise BadInput(
             f"{where}: {name!r} is no measure of a run, no key of its spec, and no measure.NAME{nearest(name, (*measures, *keys))}"
         )
+
+
+def check_number(name: str, where: str) -> None:
+    """Refuse a measure that is no number: a text, a list, or a table of which nobody said which entry. What is known only when
+    runs have ended, such as the reasons why rounds failed, may be named."""
+    from fedfleet.measure.summary import summary
+
+    first, _, rest = name.partition(".")
+    known = summary([])
+    if first not in known:
+        return
+    found = known[first]
+    if first in _NO_NUMBERS or isinstance(found, list):
+        raise BadInput(f"{where}: {name!r} is no number of a run; name a measure that is one, such as accuracy")
+    if isinstance(found, Mapping) and found and rest not in _entries(found):
+        raise BadInput(f"{where}: say which of {first}, as in {first}.NAME{nearest(rest, _entries(found))}")
+    if isinstance(found, float | int) and rest:
+        raise BadInput(f"{where}: {first!r} is a number and has no {rest!r}; write {first!r} alone")
+
+
+def _entries(table: Mapping[str, Any], path: str = "") -> list[str]:
+    """The names of the numbers in a measure that is a table."""
+    found: list[str] = []
+    for key, value in table.items():
+        found += _entries(value, f"{path}{key}.") if isinstance(value, Mapping) and value else [f"{path}{key}"]
+    return found

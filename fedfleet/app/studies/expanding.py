@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fedfleet.app.assemble import assemble, doubts
-from fedfleet.app.runs.own import Own
+from fedfleet.app.runs.own import Own, Resolving, named
 from fedfleet.app.runs.privacy import source_here
-from fedfleet.app.spec import Spec, resolve, with_values
+from fedfleet.app.spec import Spec, with_values
 from fedfleet.app.studies.file import Study
 from fedfleet.core.errors import BadInput
-
-# How a table becomes a spec, and the own task where there is one.
-Resolving = Callable[[dict[str, Any], str], tuple[Spec, Own | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +26,19 @@ class Cell:
 
     @property
     def repetition(self) -> tuple[int, ...]:
-        """What tells the runs of an arm apart: runs of different arms are paired where this agrees."""
+        """What tells the runs of an arm apart."""
         return (self.seed, *(self.draws[key] for key in sorted(self.draws)))
+
+    @property
+    def drawn(self) -> dict[str, int]:
+        """Which draw of fleet, data and training it is: runs that share one are not independent of each other."""
+        spec = self.spec
+        return {"fleets": spec.fleet_seed, "draws of data": spec.data_seed, "trainings": spec.training_seed}
+
+    @property
+    def pairing(self) -> tuple[int, ...]:
+        """Runs of different arms are paired where this agrees; an arm that sets a seed of its own has other fleets or data."""
+        return tuple(self.drawn.values())
 
     @property
     def title(self) -> str:
@@ -44,7 +52,7 @@ def by_name(table: dict[str, Any], name: str) -> tuple[Spec, Own | None]:
         raise BadInput(
             "model and data of this study were given in Python; go on there with fedfleet.study(.., model=.., data=..)"
         )
-    return resolve(table, name), None
+    return named(table, name)
 
 
 def expanded(study: Study, resolving: Resolving = by_name) -> list[Cell]:

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.comparing.answering import plain
 from fedfleet.app.studies.analysing import MEANS
 from fedfleet.app.studies.file import Study
 from fedfleet.app.studies.keeping import RUNS, Ran
 from fedfleet.app.studies.quantities import Aims, quantity
 from fedfleet.app.studies.tables import latex, markdown, shown_table
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import RunFailed
 from fedfleet.runtime.files import write_whole
 
 Row = Mapping[str, Any]
@@ -48,7 +49,7 @@ def export(
         "results.tex": latex(header, body),
         "runs.csv": as_csv([run_row(ran, aims) for ran in cells]),
         "wall.csv": as_csv([wall_row(ran) for ran in cells]),
-        "study.json": json.dumps(whole(study, cells, rows, analyses, aims, verdict), indent=1) + "\n",
+        "study.json": json.dumps(plain(whole(study, cells, rows, analyses, aims, verdict)), indent=1) + "\n",
     }
     for name, text in texts.items():
         _write(out / name, text.encode())
@@ -165,5 +166,7 @@ def _folder(ran: Ran) -> str:
 def _write(path: Path, body: bytes) -> None:
     try:
         write_whole(path, body)
-    except OSError as wrong:
-        raise BadInput(f"cannot write {path}: {wrong.strerror}; choose another folder with --out") from None
+    except RunFailed as wrong:
+        raise RunFailed(
+            f"{str(wrong).partition(';')[0]}; free some space, then say the same again: no run is lost"
+        ) from None

@@ -320,4 +320,6 @@ def _mapping(given: Any, where: str, written: str) -> Mapping[str, Any]:
 def _text(given: Any, where: str) -> str:
     if not isinstance(given, str) or not given.strip():
         raise BadInput(f"{where} must be a name in quotes")
+    if not given.isprintable():
+        raise BadInput(f"{where} = {given!r} has a line break or another sign that cannot be printed; leave it out")
     return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -71,13 +72,13 @@ def quantity(ran: Ran, name: str, aims: Aims) -> Any:
 
 
 def number(ran: Ran, name: str, aims: Aims, where: str) -> float | None:
-    """The same as a number; text is refused."""
+    """The same as a number; text is refused. A loss that is none any more, or an endless limit, has no mean."""
     found = quantity(ran, name, aims)
     if found is None:
         return None
     if isinstance(found, bool) or not isinstance(found, float | int):
         raise BadInput(f"{where}: {name!r} is {found!r} in {ran.cell.title!r}, not a number")
-    return float(found)
+    return float(found) if math.isfinite(found) else None
 
 
 def reached(ran: Ran, target: float) -> Reached | None:
@@ -112,6 +113,10 @@ _OF_A_MODEL = (
 
 
 def _inside(table: Any, name: str) -> Any:
-    for part in name.split("."):
-        table = table.get(part) if isinstance(table, Mapping) else None
-    return table
+    """What lies under a dotted name; a key may have a dot itself, as in time_to.0.8."""
+    if not isinstance(table, Mapping):
+        return None
+    if name in table:
+        return table[name]
+    first, _, rest = name.partition(".")
+    return _inside(table.get(first), rest) if rest else None

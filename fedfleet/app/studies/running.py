@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import closing, redirect_stderr
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedfleet.app.runs import perform
+from fedfleet.app.spec import Spec
 from fedfleet.app.studies.expanding import Cell
 from fedfleet.app.studies.forms import kept_forms
 from fedfleet.app.studies.joining import groups
@@ -18,6 +19,7 @@ from fedfleet.app.studies.working import piece_of, told_by, work
 from fedfleet.runtime.crew import Body, Said, Tell, Work, answered, crew
 
 LOG = "workers.log"
+_LOST = "a Ray worker finished it, but not in this folder; give an --out that all machines of the cluster share"
 _HERE = Path(__file__).parents[3]  # what this package lies in
 
 
@@ -64,14 +66,59 @@ def carried_out(
     own, rest = [i for i in left if cells[i].own], [i for i in left if not cells[i].own]
     for i in own:
         _mine(cells[i], outs[i], i, log, heard)
-    parts = [[rest[i] for i in group] for group in groups([cells[i].spec for i in rest], workers=means.workers or 1)]
-    given_up = _parts(cells, outs, parts, means, log, heard)
-    _parts(cells, outs, [[i] for part in given_up for i in part], means, log, heard)  # alone, to find out which it is
+    if rest:
+        specs = [cells[i].spec for i in rest]
+        with _hands(means, specs, log) as hands:
+            parts = [[rest[i] for i in group] for group in groups(specs, workers=hands.workers)]
+            given_up = _parts(cells, outs, parts, hands, log, heard)
+            _parts(cells, outs, [[i] for part in given_up for i in part], hands, log, heard)  # to find out which it is
     return failures
 
 
+@dataclass(frozen=True, slots=True)
+class _Hands:
+    """Those who do pieces: how many, and what they say of them; the function is what hears those who say it on the way.
+
+    `afar`: they may be on other machines, whose folders are not ours unless someone shares them.
+    """
+
+    workers: int
+    said: Callable[[Sequence[Body], Callable[[Body, int], None]], Generator[Said]]
+    afar: bool = False
+
+
+@contextmanager
+def _hands(means: Means, specs: Sequence[Spec], log: Path) -> Iterator[_Hands]:
+    """Processes, a Ray cluster that is there as long as it is needed, or this process."""
+    if means.ray:
+        from fedfleet.runtime.executors.errands import errands
+        from fedfleet.runtime.executors.ray import connect
+
+        gpus = 1 if any(spec.run["device"] == "cuda" for spec in specs) else 0
+        cluster = connect(means.workers or None, means.address, max(spec.run["threads"] for spec in specs))
+        try:
+            yield _Hands(cluster.workers, lambda pieces, _: errands(cluster, means.work, pieces, gpus=gpus), afar=True)
+        finally:
+            cluster.close()
+    elif means.workers > 1:
+        # Wherever we were found, a worker finds us too; and -P, so that no module of the folder we are in hides one of ours.
+        command = (sys.executable, "-P", "-m", means.work.__module__)
+        here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
+        env = {**os.environ, "PYTHONPATH": here}
+        yield _Hands(means.workers, lambda pieces, _: crew(command, pieces, means.workers, log=log, env=env))
+    else:
+        yield _Hands(1, lambda pieces, passed_on: _here(pieces, means.work, log, passed_on))
+
+
+def _here(pieces: Sequence[Body], work: Work, log: Path, passed_on: Callable[[Body, int], None]) -> Generator[Said]:
+    for k, piece in enumerate(pieces):
+        with log.open("a") as file, redirect_stderr(file):
+            body = answered(work, piece, lambda body, k=k: passed_on(body, k))
+        yield Said(k, body, ended=True, failure=body.pop("failure", ""))
+
+
 def _parts(
-    cells: Sequence[Cell], outs: Sequence[Path], parts: Sequence[Sequence[int]], means: Means, log: Path, heard: Hear
+    cells: Sequence[Cell], outs: Sequence[Path], parts: Sequence[Sequence[int]], hands: _Hands, log: Path, heard: Hear
 ) -> list[Sequence[int]]:
     """Have these groups done; those of several runs that nobody came back from are the answer, and not over yet."""
     given_up: list[Sequence[int]] = []
@@ -80,7 +127,7 @@ def _parts(
     forms = kept_forms(log.parent, [cells[part[0]].spec for part in parts])
     both = zip(parts, forms, strict=True)
     pieces = [piece_of([cells[i].spec for i in part], [outs[i] for i in part], form) for part, form in both]
-    with closing(_said(pieces, means, log, lambda body, k: _passed_on(body, parts[k], heard))) as news:
+    with closing(hands.said(pieces, lambda body, k: _passed_on(body, parts[k], heard))) as news:
         for said in news:
             part = parts[said.piece]
             if not said.ended:
@@ -90,7 +137,8 @@ def _parts(
             else:
                 reasons = said.body.get("failures", [said.failure] * len(part))
                 for i, reason in zip(part, reasons, strict=True):
-                    heard(Heard(i, over=True, failure=reason, again=said.died))
+                    lost = hands.afar and not reason and not sealed(outs[i])
+                    heard(Heard(i, over=True, failure=_LOST if lost else reason, again=said.died))
     return given_up
 
 
@@ -98,23 +146,6 @@ def _passed_on(body: Body, part: Sequence[int], heard: Hear, died: int = 0) -> N
     """What a worker said on the way, of the run that it said it of; of all where it only died."""
     for i in [part[body["run"]]] if "run" in body else part:
         heard(Heard(i, body.get("round", 0), over=body.get("over", False), again=died))
-
-
-def _said(pieces: Sequence[Body], means: Means, log: Path, passed_on: Callable[[Body, int], None]) -> Generator[Said]:
-    if means.ray:
-        from fedfleet.runtime.executors.errands import errands
-
-        yield from errands(means.work, pieces, workers=means.workers or None, address=means.address)
-    elif means.workers > 1:
-        # Wherever we were found, a worker finds us too; and -P, so that no module of the folder we are in hides one of ours.
-        command = (sys.executable, "-P", "-m", means.work.__module__)
-        here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
-        yield from crew(command, pieces, means.workers, log=log, env={**os.environ, "PYTHONPATH": here})
-    else:
-        for k, piece in enumerate(pieces):
-            with log.open("a") as file, redirect_stderr(file):
-                body = answered(means.work, piece, lambda body, k=k: passed_on(body, k))
-            yield Said(k, body, ended=True, failure=body.pop("failure", ""))
 
 
 def _mine(cell: Cell, out: Path, i: int, log: Path, heard: Hear) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ Row = Mapping[str, Any]
 Table = tuple[list[str], list[list[str]]]
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}",
 }  # fmt: skip
 
 
@@ -64,9 +65,11 @@ def _against(row: Row, baseline: str) -> str:
     if pair is None or pair["difference"] is None:
         return "no common seed"
     said = f"{100 * pair['difference']:+.1f} points"
-    if pair["low"] is None:
+    if pair["p_holm"] is None:
         return f"{said} (one seed)"
     p = "p < 0.001" if pair["p_holm"] < 0.001 else f"p = {pair['p_holm']:.3f}"
+    if pair["low"] is None:
+        return f"{said} on each seed, {p}"
     return f"{said} [{100 * pair['low']:+.1f} to {100 * pair['high']:+.1f}], {p}"
 
 
@@ -86,18 +89,30 @@ def markdown(header: Sequence[str], body: Sequence[Sequence[str]], name: str, ve
     """The same with the conclusion before it."""
 
     def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+        return f"| {' | '.join(map(plainly, cells))} |"
 
     rule = line(["---"] * len(header))
     notes = "Means over seeds; 95 % intervals (Student) in brackets; p by paired t tests on common seeds, corrected by Holm."
-    return "\n".join([f"# {name}", "", verdict, "", line(header), rule, *map(line, body), "", notes, ""])
+    return "\n".join(
+        [f"# {plainly(name)}", "", plainly(verdict), "", line(header), rule, *map(line, body), "", notes, ""]
+    )
+
+
+def plainly(text: str) -> str:
+    """Text in Markdown that stays as it is: what would be a cell, a tag, or emphasis is none.
+
+    >>> print(plainly("a|b <i>*c*</i> d_e"))
+    a\\|b \\<i>\\*c\\*\\</i> d_e
+    """
+    return re.sub(r"([\\|<*`~])", r"\\\1", text)
 
 
 def latex(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     """The same as a tabular of the package booktabs."""
 
     def line(cells: Sequence[str]) -> str:
-        return " & ".join("".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells) + r" \\"
+        text = " & ".join("".join(_LATEX.get(letter, letter) for letter in cell) for cell in cells)
+        return ("{}" if text.startswith(("[", "*")) else "") + text + r" \\"  # of the line before, else
 
     columns = "l" * len(header)
     lines = [

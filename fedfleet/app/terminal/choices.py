@@ -1,23 +1,25 @@
-"""Checking values from the command line; a bad one is refused in one sentence."""
+"""Checking values from the command line, or of a Python call; a bad one is refused in one sentence."""
 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.limits import LARGEST, SMALLEST
+from fedfleet.core.limits import LARGEST, MOST, SMALLEST
 
 
 def one_of(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     """The value if it is one of these words."""
     if value not in allowed:
-        raise BadInput(f"{option} {value!r} is not known{nearest(value, allowed)}")
+        raise BadInput(f"{option} {value!r} is not known{nearest(str(value), allowed)}")
     return value
 
 
 def positive(option: str, value: float) -> float:
     """The value if it is a positive, finite number."""
+    value = number(option, value)
     if not (math.isfinite(value) and SMALLEST <= value <= LARGEST):
         raise BadInput(f"{option} {value:g} must be positive and finite, from {SMALLEST:g} to {LARGEST:g}")
     return value
@@ -25,6 +27,7 @@ def positive(option: str, value: float) -> float:
 
 def not_negative(option: str, value: float) -> float:
     """The value if it is finite and not negative."""
+    value = number(option, value)
     if not 0 <= value <= LARGEST:
         raise BadInput(f"{option} {value:g} must not be negative, and at most {LARGEST:g}")
     return value
@@ -32,6 +35,32 @@ def not_negative(option: str, value: float) -> float:
 
 def share(option: str, value: float) -> float:
     """The value if it lies in (0, 1]."""
+    value = number(option, value)
     if not SMALLEST <= value <= 1:
         raise BadInput(f"{option} {value:g} must be above 0 and at most 1")
     return value
+
+
+def number(option: str, value: Any) -> float:
+    """The value if it is a number, of Python or of numpy."""
+    if isinstance(value, bool | str | bytes):
+        raise BadInput(f"{option} {value!r} is not a number")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise BadInput(f"{option} {value!r} is not a number") from None
+
+
+def counted(option: str, value: Any, most: int = MOST) -> int:
+    """How many of something, from 1 on; numpy's whole numbers are numbers too.
+
+    >>> counted("--workers", 3)
+    3
+    """
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = 0
+    if isinstance(value, bool) or not 1 <= found <= most:
+        raise BadInput(f"{option} = {value!r}: give a whole number from 1 to {most:,}")
+    return found

@@ -24,11 +24,14 @@ def shown_comparison(answer: dict[str, Any]) -> str:
 def _table(answer: dict[str, Any]) -> list[str]:
     """A row for each arm; intervals are of the mean over seeds, 95 %."""
     when = answer["at_equal_time"]
+    clocks = {arm["clock"] for arm in answer["arms"]}
+    both = len(clocks) > 1
     heads = [
         "arm", "seeds", "accuracy at the end", f"at {span(when['seconds'])}" if when else "at equal time",
-        "to a target" if answer["target"] is None else f"time to {percent(answer['target'])}", "virtual time", "traffic",
+        "to a target" if answer["target"] is None else f"time to {percent(answer['target'])}",
+        "time" if both else f"{clocks.pop()} time", "traffic",
     ]  # fmt: skip
-    rows = [_row(arm) for arm in answer["arms"]]
+    rows = [_row(arm, both=both) for arm in answer["arms"]]
     widths = [max(len(line[i]) for line in [heads, *rows]) for i in range(len(heads))]
     lines = [_line(cells, widths) for cells in [heads, *rows]]
     over = any(arm["at_end"]["mean"] and arm["at_end"]["mean"]["n"] > 1 for arm in answer["arms"])
@@ -36,11 +39,12 @@ def _table(answer: dict[str, Any]) -> list[str]:
     return [*lines, *([note] if over else [])]
 
 
-def _row(arm: dict[str, Any]) -> list[str]:
+def _row(arm: dict[str, Any], *, both: bool) -> list[str]:
+    clock = f" {arm['clock']}" if both else ""
     name = arm["name"] if len(arm["name"]) <= _WIDEST else f"{arm['name'][: _WIDEST - 2]}.."
     return [
         name, str(len(arm["seeds"])), _reached(arm["at_end"]), _reached(arm["at_equal_time"]), _took(arm["time_to_target"]),
-        span(arm["virtual_seconds"]), size(arm["bytes_down"] + arm["bytes_up"]),
+        f"{span(arm['virtual_seconds'])}{clock}", size(arm["bytes_down"] + arm["bytes_up"]),
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ def shown_explained(answer: dict[str, Any]) -> str:
     total = answer["virtual_seconds"]
     rounds = f"{answer['rounds']} {'round' if answer['rounds'] == 1 else 'rounds'}"
     causes = sorted((c for c, s in answer["causes"].items() if s > 0), key=lambda c: -answer["causes"][c])
-    lines = [f"{span(total)} of virtual time, {rounds}", ""] if causes else []
+    lines = [f"{span(total)} of {answer.get('clock', 'virtual')} time, {rounds}", ""] if causes else []
     for cause in causes:
         seconds = answer["causes"][cause]
         who = answer["behind"].get(cause, "")

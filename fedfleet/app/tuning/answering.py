@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.comparing.answering import plain
 from fedfleet.app.studies.file import worded
 from fedfleet.app.tuning.aims import Aim
 from fedfleet.app.tuning.file import Search
@@ -34,11 +35,16 @@ class Row:
     reason: str
     default: bool = False
     same_as: int | None = None
+    said: str = ""  # the value with its unit
+
+    def __str__(self) -> str:
+        return f"trial {self.trial} {self.state}: {self.reason or self.said}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Tuned:
-    """A search that was carried out; `best` is the place of the best trial in `rows`, None if none ended.
+    """A search that was carried out; `print` shows the answer. `rows` has every trial (`pandas.DataFrame(found.rows)`), `best` the
+    best values by key (None: no trial ended), `value` what they reach; `place` is where that trial stands in `rows`.
 
     `rounds_saved`: the share of all rounds that pruning saved, if a pruned trial had taken as many as a finished one at the median.
     """
@@ -51,13 +57,39 @@ class Tuned:
     pruner: str
     space: Mapping[str, Any]
     rows: list[Row]
-    best: int | None
+    place: int | None
     default_value: float | None
     rounds: int
     rounds_saved: float
     importance: Mapping[str, float]
     out: Path
     notes: tuple[str, ...] = ()
+    own: bool = False  # were model and data given in Python?
+    page: Path | None = None
+
+    @property
+    def winner(self) -> Row | None:
+        """The best trial; None if none ended."""
+        return None if self.place is None else self.rows[self.place]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best values by the keys of the spec; None if no trial ended. OUT/best.toml is the spec with them."""
+        return None if self.winner is None else dict(self.winner.values)
+
+    @property
+    def value(self) -> float | None:
+        """What the best values reach, in what was searched for."""
+        return None if self.winner is None else self.winner.value
+
+    def __repr__(self) -> str:
+        if self.winner is None:
+            return f"Tuned(none of {len(self.rows)} trials ended; {self.out})"
+        values = ", ".join(f"{key} = {short(value)}" for key, value in self.winner.values.items())
+        return f"Tuned({values}: {self.aim.words} {self.aim.said(_or_inf(self.winner))}; {len(self.rows)} trials; {self.out})"
+
+    def __str__(self) -> str:
+        return shown_tuned(self)
 
     @property
     def aim(self) -> Aim:
@@ -70,15 +102,14 @@ class Tuned:
 
     def answer(self) -> dict[str, Any]:
         """What `fedfleet tune --json` answers."""
-        best = None if self.best is None else self.rows[self.best]
         return {
-            "best": dict(best.values) if best else None,
-            "value": best.value if best else None,
+            "best": plain(self.best),
+            "value": self.value,
             "trials": len(self.rows),
             "pruned": self.count("pruned"),
             "failed": self.count("failed"),
             "default_value": self.default_value,
-            "best_trial": best.trial if best else None,
+            "best_trial": self.winner.trial if self.winner else None,
             "metric": self.metric,
             "direction": "minimise" if self.minimise else "maximise",
             "rounds": self.rounds,
@@ -90,14 +121,15 @@ class Tuned:
 
     def text(self) -> str:
         """Everything, as tune.json holds it."""
-        kept = {k: v for k, v in asdict(self).items() if k not in ("out", "space")}
-        return json.dumps({**kept, "space": dict(self.space)}, indent=1) + "\n"
+        kept = {k: v for k, v in asdict(self).items() if k not in ("out", "space", "place", "page")}
+        return json.dumps(plain({**kept, "best": self.place, "space": dict(self.space)}), indent=1) + "\n"
 
 
 def read_tuned(folder: Path) -> Tuned:
     """A search from the folder that it was carried out in."""
     try:
         found = json.loads((folder / FILE).read_text())
+        found["place"] = found.pop("best")
         rows = [Row(**row) for row in found.pop("rows")]
         return Tuned(
             **{**found, "rows": rows, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"]), "out": folder}
@@ -120,7 +152,7 @@ def tuned(study: Any, search: Search, out: Path) -> Tuned:
     default = next((row.value for row in rows if row.default), None)
     return Tuned(
         search.name, search.aim.metric, search.aim.minimise, search.seeds, search.sampler, search.pruner, space, rows, best,
-        default, rounds, saved, _importance(study, search), out, tuple(_notes(search, rows)),
+        default, rounds, saved, _importance(study, search), out, tuple(_notes(search, rows)), search.own,
     )  # fmt: skip
 
 
@@ -139,7 +171,7 @@ def _row(trial: Any, search: Search) -> Row:
     return Row(
         trial.number, told, {a.key: own.get("values", {}).get(a.key) for a in search.space}, own.get("value"),
         None if early is None or not math.isfinite(early) else early, 0 if "same_as" in own else int(own.get("rounds", 0)),
-        own.get("reason", ""), own.get("default", False), own.get("same_as"),
+        own.get("reason", ""), own.get("default", False), own.get("same_as"), search.aim.said(own.get("value")),
     )  # fmt: skip
 
 
@@ -191,12 +223,13 @@ def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
 def shown_tuned(found: Tuned) -> str:
     """The answer for a person."""
     aim = found.aim
-    if found.best is None:
+    best = found.winner
+    if best is None:
         reasons = [row.reason for row in found.rows if row.reason]
         return f"none of {len(found.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
-    best = found.rows[found.best]
     values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
-    lines = [f"best: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
+    head = "best" if best.value is not None else "no trial got there; the first"
+    lines = [f"{head}: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
     lines.append(
         f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, "
         f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"
@@ -204,7 +237,12 @@ def shown_tuned(found: Tuned) -> str:
     if found.importance:
         lines.append("what mattered: " + ", ".join(f"{k} {100 * v:.0f} %" for k, v in found.importance.items()))
     lines += [f"trial {r.trial} failed: {r.reason}" for r in found.rows if r.state == "failed"][:5]
-    return "\n".join([*lines, f"run it: fedfleet run {found.out}/best.toml; page: {found.out}/report.html"])
+    how = (
+        f"fedfleet.run('{found.out}/best.toml', model=.., data=..)"
+        if found.own
+        else f"fedfleet run {found.out}/best.toml"
+    )
+    return "\n".join([*lines, f"run it: {how}; page: {found.out}/report.html"])
 
 
 def _or_inf(row: Row) -> float:

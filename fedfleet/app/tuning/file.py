@@ -20,8 +20,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from fedfleet.app.spec import Spec, read_table, resolve, with_values
+from fedfleet.app.runs.own import Own, Resolving, named
+from fedfleet.app.spec import Spec, given_table, plain, read_table, with_values
 from fedfleet.app.spec.resolving import TUNE
+from fedfleet.app.terminal.choices import counted
 from fedfleet.app.tuning.aims import Aim, aim_of
 from fedfleet.core.errors import BadInput, nearest
 
@@ -30,6 +32,7 @@ Pruner = Literal["median", "halving", "none"]
 SAMPLERS: tuple[Sampler, ...] = ("tpe", "random", "grid")
 PRUNERS: tuple[Pruner, ...] = ("median", "halving", "none")
 KEYS = ("metric", "direction", "trials", "seeds", "sampler", "pruner", "space")
+_WHOLE = ("whole numbers",)  # in the identity of an axis, for 1 and 1.0 are equal and draw differently
 _LIMITS = ("low", "high", "log", "step")
 _MOST_TRIALS, _MOST_SEEDS, _MOST_POINTS = 100_000, 1000, 100_000
 _NO_SPACE = (
@@ -88,41 +91,41 @@ class Search:
     sampler: Sampler = "tpe"
     pruner: Pruner = "median"
     declared: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    resolving: Resolving = field(default=named, repr=False, compare=False)  # with the own task where a person gave one
 
-    def spec(self, values: Mapping[str, Any], seed: int) -> Spec:
-        """The spec of a run with these values; what cannot be is refused."""
-        return resolve({**with_values(self.base, values), "seed": seed}, self.name)
+    def made(self, values: Mapping[str, Any], seed: int | None = None) -> tuple[Spec, Own | None]:
+        """The spec of a run with these values, and the own task; what cannot be is refused."""
+        table = with_values(self.base, values)
+        return self.resolving(table if seed is None else {**table, "seed": seed}, self.name)
+
+    def spec(self, values: Mapping[str, Any], seed: int | None = None) -> Spec:
+        """The spec alone."""
+        return self.made(values, seed)[0]
+
+    @property
+    def own(self) -> bool:
+        """Were model and data given in Python?"""
+        return self.resolving is not named
 
     def defaults(self) -> dict[str, Any]:
         """What the spec itself has for each key; a key that it does not set at all is left out."""
-        whole = resolve(self.base, self.name).table()
+        whole = self.spec({}).table()
         found = {axis.key: _at(whole, axis.key) for axis in self.space}
         return {key: value for key, value in found.items() if value is not None}
 
     def identity(self) -> dict[str, Any]:
         """What a search that goes on must have in common with the one that was begun."""
-        axes = {a.key: list(a.values) or [a.low, a.high, a.log, a.step] for a in self.space}
-        base = resolve(self.base, self.name)
+        axes = {a.key: list(a.values) or [a.low, a.high, a.log, a.step, *_WHOLE[: a.whole]] for a in self.space}
         return {
-            "spec": base.digest, "space": axes, "metric": self.aim.metric, "minimise": self.aim.minimise, "seeds": [*self.seeds],
+            "spec": self.spec({}).digest, "space": axes, "metric": self.aim.metric, "minimise": self.aim.minimise,
+            "seeds": [*self.seeds],
         }  # fmt: skip
 
 
-def read_search(path: str | Path, words: Sequence[str] = (), space: str | Path | None = None) -> Search:
-    """The search that a spec's file declares, or a file of its own, which may have its keys at its top or in [tune]."""
-    from fedfleet.app.spec import with_words
-
-    table = with_words(read_table(path), words)
-    if space is not None:
-        apart = read_table(space)
-        table = {**table, TUNE: apart.get(TUNE, apart)}
-    return search_of(table, Path(path).stem)
-
-
-def search_of(table: Mapping[str, Any], name: str = "run") -> Search:
-    """The search that a table describes: a spec with a table `tune`."""
+def search_of(table: Mapping[str, Any], name: str = "run", resolving: Resolving = named) -> Search:
+    """The search that a table describes: a spec with a table `tune`. `resolving` makes specs of what the search tries."""
     base = {key: value for key, value in table.items() if key != TUNE}
-    spec = resolve(base, name)
+    spec, _ = resolving(base, name)
     asked = table.get(TUNE, {})
     if not isinstance(asked, Mapping):
         raise BadInput(f"tune = {asked!r} is not a table; write [tune]")
@@ -141,6 +144,7 @@ def search_of(table: Mapping[str, Any], name: str = "run") -> Search:
         cast("Sampler", chosen(asked.get("sampler", "tpe"), SAMPLERS, "tune.sampler")),
         cast("Pruner", chosen(asked.get("pruner", "median"), PRUNERS, "tune.pruner")),
         asked,
+        resolving,
     )
     for axis in axes:
         _check_key(found, axis)
@@ -149,9 +153,10 @@ def search_of(table: Mapping[str, Any], name: str = "run") -> Search:
 
 def checked_trials(given: Any, where: str) -> int:
     """How many trials; none is no search."""
-    if type(given) is not int or not 1 <= given <= _MOST_TRIALS:
-        raise BadInput(f"{where} = {given!r}: give a whole number of trials from 1 to {_MOST_TRIALS:,}")
-    return given
+    try:
+        return counted(where, given, _MOST_TRIALS)
+    except BadInput:
+        raise BadInput(f"{where} = {given!r}: give a whole number of trials from 1 to {_MOST_TRIALS:,}") from None
 
 
 def chosen(given: Any, known: Sequence[str], where: str) -> str:
@@ -260,16 +265,23 @@ def _at(table: Mapping[str, Any], key: str) -> Any:
 
 
 def asked_for(
-    path: str | Path,
+    spec: Any,
     words: Sequence[str] = (),
-    space: str | Path | None = None,
+    space: Any = None,
     *,
     trials: int | None = None,
     sampler: str | None = None,
     pruner: str | None = None,
+    resolving: Resolving = named,
 ) -> Search:
-    """The search of a file, with what the command line says instead."""
-    found = read_search(path, words, space)
+    """The search of a spec's file or table, with what the command line or a Python call says instead.
+
+    `space` is a file with the keys of [tune], at its top or in [tune]; or a table: the same, or the keys that may change alone.
+    """
+    table, name = given_table(spec, words)
+    if space is not None:
+        table = {**table, TUNE: _apart(space, table.get(TUNE, {}))}
+    found = search_of(table, name, resolving)
     if trials is not None:
         found = replace(found, trials=checked_trials(trials, "--trials"))
     if sampler is not None:
@@ -277,3 +289,16 @@ def asked_for(
     if pruner is not None:
         found = replace(found, pruner=cast("Pruner", chosen(pruner, PRUNERS, "--pruner")))
     return found
+
+
+def _apart(space: Any, beside: Any) -> Any:
+    """The table [tune] that stands apart from the spec; keys alone go into the spec's own."""
+    if not isinstance(space, Mapping):
+        if not isinstance(space, str | Path):
+            raise BadInput(f"--space = {space!r}: give a file with [tune], or a table of the keys that may change")
+        found = read_table(space)
+        return found.get(TUNE, found)
+    found = plain(cast("Mapping[Any, Any]", space), "space")
+    if TUNE in found or "space" in found:
+        return found.get(TUNE, found)
+    return {**(cast("Mapping[str, Any]", beside) if isinstance(beside, Mapping) else {}), "space": found}

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.runs.folder import make_folder
-from fedfleet.app.spec import resolve, with_values
 from fedfleet.app.tuning.answering import FILE, Row, Tuned, rows_of, tuned
 from fedfleet.app.tuning.file import Search, grid
-from fedfleet.app.tuning.storing import DATABASE, close, opened, optuna, quietly
+from fedfleet.app.tuning.storing import DATABASE, close, opened, optuna, planned, quietly
 from fedfleet.app.tuning.trying import LOG, TRIALS, attempt, take
 from fedfleet.app.tuning.working import COMMAND, piece_of
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.runtime.crew import crew
 from fedfleet.runtime.files import write_whole
 from fedfleet.runtime.lock import LOCK, locked
@@ -27,10 +26,23 @@ _HERE = Path(__file__).parents[3]  # what this package lies in
 Hear = Callable[[Row], None]
 
 
-def tune(search: Search, out: Path, *, workers: int = 1, hear: Hear = lambda row: None) -> Tuned:
+def place_of(name: str) -> Path:
+    """The folder of a search for which nobody named one."""
+    return Path("runs") / f"{name}-tune"
+
+
+def tune(
+    search: Search,
+    out: Path,
+    *,
+    workers: int = 1,
+    hear: Hear = lambda row: None,
+    prepare: Callable[[], None] = lambda: None,
+) -> Tuned:
     """Carry out a search in a folder: trials that have ended stay, those that were interrupted go on, the others are begun.
 
-    `hear` is told of every trial that ends. With one worker the same search gives the same answer, however often it was killed.
+    `hear` is told of every trial that ends; `prepare` is called once the folder is there and nothing has begun. With
+    one worker the same search gives the same answer, however often it was killed.
     """
     optuna()
     if search.sampler == "grid":
@@ -40,6 +52,8 @@ def tune(search: Search, out: Path, *, workers: int = 1, hear: Hear = lambda row
     with locked(out):
         study = opened(out, search)
         try:
+            prepare()
+            planned(study, search)
             _carry_out(study, search, out, workers, hear)
             with quietly():
                 found = tuned(study, search, out)
@@ -80,16 +94,26 @@ def _in_processes(
     pieces = [piece_of(search, out, turn, number) for turn, number in todo]
     here = os.pathsep.join(filter(None, (str(_HERE), os.environ.get("PYTHONPATH"))))
     said = crew(COMMAND, pieces, workers, log=out / "workers.log", env={**os.environ, "PYTHONPATH": here})
+    taken, why = dict[int, int](), dict[int | None, str]()
     with closing(said) as news:  # pyright: ignore[reportArgumentType]
         for one in news:
+            if "trial" in one.body:
+                taken[one.piece] = one.body["trial"]
             if one.ended and not one.failure:
                 hear(rows_of(study, search, [one.body["trial"]])[0])
+            elif one.ended:
+                why[taken.get(one.piece)] = one.failure
     state = optuna().trial.TrialState
     for left in study.get_trials(deepcopy=False):
         if left.state == state.RUNNING:
             trial = optuna().trial.Trial(study, left._trial_id)
-            trial.set_user_attr("reason", f"its worker died; {out / 'workers.log'} says more")
+            how = why.get(left.number, "its worker died")
+            trial.set_user_attr("reason", f"{how}; {out / 'workers.log'} says more")
             study.tell(trial, state=state.FAIL)
+    if None in why:
+        raise RunFailed(
+            f"a trial could not be begun: {why[None]}; {out / 'workers.log'} says more, and the others are kept"
+        )
 
 
 def _take(out: Path) -> None:
@@ -109,8 +133,11 @@ def _take(out: Path) -> None:
 def _write(search: Search, found: Tuned, out: Path) -> None:
     """The answer as JSON, and the spec with the best values, which can be run as it is."""
     write_whole(out / FILE, found.text().encode())
-    if found.best is not None:
-        best = found.rows[found.best]
+    best = found.winner
+    if best is not None:
         values = {} if best.default else best.values
-        spec = resolve({**with_values(search.base, values)}, search.name)
+        own = search.base.get(
+            "seed", 0
+        )  # where that was one of the seeds, the file is the spec with other values and no more
+        spec = search.spec(values, own if own in search.seeds else search.seeds[0])
         write_whole(out / BEST, spec.toml().encode())

@@ -42,20 +42,39 @@ def quietly() -> Iterator[None]:
 
 def opened(out: Path, search: Search) -> Any:
     """The study of this search in this folder, begun if there is none; its first trial is the spec as it stands."""
-    library, path = optuna(), out / DATABASE
+    path = out / DATABASE
     if path.exists():
         _check(path, search)
+    else:
+        _begin(path, search)
     with quietly():
-        study = library.create_study(
-            storage=_storage(library, path), study_name=_STUDY, load_if_exists=True,
-            direction="minimize" if search.aim.minimise else "maximize", pruner=_pruner(library, search),
-        )  # fmt: skip
-        if _SEARCH not in study.user_attrs:
-            with closing(sqlite3.connect(path, timeout=_WAIT)) as db:
-                db.execute("pragma journal_mode=wal")  # whoever reads waits for nobody who writes
+        return _study(path, search)
+
+
+def _begin(path: Path, search: Search) -> None:
+    """A new database, whole or not at all: whoever is killed here leaves nothing that the next one could not begin again."""
+    draft = path.with_name(f"{path.name}.part")
+    for left in draft.parent.glob(f"{draft.name}*"):
+        left.unlink()
+    with quietly():
+        study = _study(draft, search)
+        try:
             _enqueue(study, search)
+            planned(study, search)
             study.set_user_attr(_SEARCH, json.dumps(search.identity(), sort_keys=True))
-    return study
+        finally:
+            close(study)
+    with closing(sqlite3.connect(draft, timeout=_WAIT)) as db:
+        db.execute("pragma journal_mode=wal")  # whoever reads waits for nobody who writes
+    draft.replace(path)
+
+
+def _study(path: Path, search: Search) -> Any:
+    library = optuna()
+    return library.create_study(
+        storage=_storage(library, path), study_name=_STUDY, load_if_exists=True,
+        direction="minimize" if search.aim.minimise else "maximize", pruner=_pruner(library, search),
+    )  # fmt: skip
 
 
 def close(study: Any) -> None:
@@ -91,14 +110,23 @@ def _coded(value: Any) -> str:
 
 
 def _enqueue(study: Any, search: Search) -> None:
-    """The spec as it stands comes first; of a grid, its points come after it."""
+    """The spec as it stands comes first."""
     defaults = search.defaults()
     inside = all(axis.key in defaults and axis.holds(defaults[axis.key]) for axis in search.space)
     fixed = _fixed(search, defaults) if inside else {}
     study.enqueue_trial(fixed, user_attrs={"default": True, "inside": inside}, skip_if_exists=False)
-    for point in grid(search.space) if search.sampler == "grid" else ():
-        if not inside or point != defaults:
-            study.enqueue_trial(_fixed(search, point), skip_if_exists=True)
+
+
+def planned(study: Any, search: Search) -> None:
+    """See that a grid has a trial at each of its points, also where the search was begun with another sampler."""
+    if search.sampler != "grid":
+        return
+    there = [t.system_attrs.get("fixed_params") or t.params for t in study.get_trials(deepcopy=False)]
+    with quietly():
+        for point in grid(search.space):
+            fixed = _fixed(search, point)
+            if fixed not in there:
+                study.enqueue_trial(fixed)
 
 
 def _fixed(search: Search, values: Mapping[str, Any]) -> dict[str, Any]:

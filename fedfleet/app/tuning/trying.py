@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.runs import Finished, perform
+from fedfleet.app.runs.own import Own
 from fedfleet.app.spec import Spec
 from fedfleet.app.tuning.aims import Aim
 from fedfleet.app.tuning.file import Search
@@ -56,9 +57,9 @@ def attempt(study: Any, search: Search, trial: Any, out: Path) -> None:
         values = {axis.key: suggested(trial, axis) for axis in search.space} if inside else search.defaults()
         trial.set_user_attr("values", values)
         try:
-            specs = [search.spec({} if default else values, seed) for seed in search.seeds]
-            twin = _twin(study, trial, specs[0].digest)
-            trial.set_user_attr("digest", specs[0].digest)
+            specs = [search.made({} if default else values, seed) for seed in search.seeds]
+            twin = _twin(study, trial, specs[0][0].digest)
+            trial.set_user_attr("digest", specs[0][0].digest)
             if twin is not None:
                 _tell(study, trial, twin.user_attrs["value"], inside=inside, same_as=twin.number)
                 return
@@ -93,15 +94,15 @@ def _twin(study: Any, trial: Any, digest: str) -> Any:
     return None
 
 
-def _value(aim: Aim, trial: Any, specs: Sequence[Spec], folder: Path) -> float:
+def _value(aim: Aim, trial: Any, specs: Sequence[tuple[Spec, Own | None]], folder: Path) -> float:
     """The mean of the aim over a trial's seeds; whatever has been finished before is read."""
     found: list[float] = []
     rounds = 0
-    for j, spec in enumerate(specs):
+    for j, (spec, own) in enumerate(specs):
         out = folder if len(specs) == 1 else folder / f"seed-{spec.seed}"
         pace = Pace()
         try:
-            done = perform(spec, out, resume=True, watch=_watching(aim, trial, spec, pace, found, j))
+            done = perform(spec, out, resume=True, own=own, watch=_watching(aim, trial, spec, pace, found, j))
         except Stopped as why:
             trial.set_user_attr("rounds", rounds + pace.rounds)
             said = {"trial": trial.number, "pruned_after_rounds": pace.rounds, "seed": spec.seed, "reason": str(why)}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder, write_page
+from fedfleet.app.terminal.answers import AsJson, answer, check_folder
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import MOST
 
@@ -53,53 +53,25 @@ def measure(
 
     With a SPEC, of the fleet that it draws, under its own pacing, model and work, with a verdict in words and the class clock.
     """
+    from fedfleet.app.api.measuring import both_given
+    from fedfleet.app.api.measuring import measure as measured
+
     if spec is not None:
-        _refuse_options(ctx)
-        _measure_spec(spec, words or [], seeds, as_json)
-        return
-    from fedfleet.app.fleets.measuring import measure_fleet, parse_t_cost
-    from fedfleet.app.pages.fleets import successes_page
-    from fedfleet.app.terminal.choices import not_negative, one_of, positive, share
-    from fedfleet.app.terminal.text import shown_measures
-    from fedfleet.measure.montecarlo.settings import VIT_KB, Settings
-
-    settings = Settings(
-        k=clients_k,
-        rounds=rounds,
-        trips=trips,
-        deadline=positive("--deadline", deadline),
-        ready_share=share("--ready-share", ready_share),
-        t_cost=parse_t_cost(t_cost),
-        semantics=one_of("--semantics", semantics, ("paper", "released")),
-        size_kb=VIT_KB if model_bytes is None else positive("--model-bytes", model_bytes) / 1000.0,
-        samples=not_negative("--samples", samples),
-        t_break_asked=positive("--t-break", t_break),
-    )
-    if until_se is not None:
-        positive("--until-se", until_se)
-    if picture is not None:
-        check_folder("--picture", picture)
-    names = tuple(n.strip() for n in only.split(",")) if only else ()
-    got = measure_fleet(devices, states, settings, seeds=seeds, until_se=until_se, only=names, against=against)
-    if picture is not None:
-        write_page("--picture", picture, successes_page(devices, states, settings))
-    answer(got, as_json, shown_measures)
+        beside = next((name for name in ctx.params if name not in _WITH_SPEC and _said(ctx, name)), None)
+        if beside is not None:  # a spec says itself what its fleet and its rounds are like
+            raise BadInput(both_given(f"--{beside.replace('_', '-')}"))
+        found = measured(spec, *(words or ()), seeds=seeds)
+    else:
+        if picture is not None:
+            check_folder("--picture", picture)
+        found = measured(
+            devices=devices, states=states, clients_k=clients_k, rounds=rounds, trips=trips, deadline=deadline,
+            ready_share=ready_share, t_cost=t_cost, seeds=seeds, semantics=semantics, model_bytes=model_bytes, samples=samples,
+            t_break=t_break, until_se=until_se, only=only.split(",") if only else None, against=against, page=picture,
+        )  # fmt: skip
+    answer(found.answer(), as_json, lambda _: str(found))
 
 
-def _refuse_options(ctx: typer.Context) -> None:
-    """A spec says itself what its fleet and its rounds are like."""
-    for name, source in ((n, ctx.get_parameter_source(n)) for n in ctx.params):
-        if source is not None and source.name == "COMMANDLINE" and name not in _WITH_SPEC:
-            option = f"--{name.replace('_', '-')}"
-            cure = "override the spec with KEY=VALUE, or leave the spec out"
-            raise BadInput(f"{option} and a spec were both given, and the spec says it already; {cure}")
-
-
-def _measure_spec(spec: Path, words: list[str], seeds: int, as_json: bool) -> None:
-    from fedfleet.app.predicting.measuring import measure_spec
-    from fedfleet.app.spec import resolve
-    from fedfleet.app.spec.reading import read_table, with_words
-    from fedfleet.app.terminal.measured import shown_fleet
-
-    found = measure_spec(resolve(with_words(read_table(spec), words), spec.stem), seeds=seeds)
-    answer(found, as_json, shown_fleet)
+def _said(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fedfleet.app.terminal.answers import AsJson, answer, check_folder, say, write_page
+from fedfleet.app.terminal.answers import AsJson, answer, check_folder
 
 
 def predict(
@@ -24,25 +24,9 @@ def predict(
     as_json: AsJson = False,
 ) -> None:
     """Predict accuracy, commits, virtual time and who will be left out, in about a second after two short reference runs."""
-    from fedfleet.app.pages.prediction import prediction_page, sweep_page
-    from fedfleet.app.predicting.predicting import answered
-    from fedfleet.app.predicting.predicting import predict as predicted
-    from fedfleet.app.predicting.sweeping import sweep_of, swept
-    from fedfleet.app.spec import resolve
-    from fedfleet.app.spec.reading import read_table, with_words
-    from fedfleet.app.terminal.predicted import shown_prediction, shown_sweep
+    from fedfleet.app.api.foretelling import predict as predicted
 
     if out is not None:
         check_folder("--out", out)
-    asked = None if sweep is None else sweep_of(sweep)
-    table = with_words(read_table(spec), words or [])
-    if asked is not None:
-        found = swept(table, spec.stem, asked, cache=cache, tell=say)
-        if out is not None:
-            write_page("--out", out, sweep_page(found, spec.stem))
-        answer(found, as_json, shown_sweep)
-        return
-    found = answered(predicted(resolve(table, spec.stem), cache=cache, tell=say))
-    if out is not None:
-        write_page("--out", out, prediction_page(found, spec.stem))
-    answer(found, as_json, shown_prediction)
+    found = predicted(spec, *(words or ()), sweep=sweep, page=out, cache=cache)
+    answer(found.answer(), as_json, lambda _: str(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -131,7 +132,8 @@ def serve(
     )  # fmt: skip
     door = door_of(certificate, key, client_ca, evidence, open_enrolment=open_enrolment)
     try:
-        done = serve_run(spec, words or [], out, options, door, resume=resume, key=sign)
+        typed = sys.argv[1:] if sys.argv[1:2] == ["serve"] else ()
+        done = serve_run(spec, words or [], out, options, door, resume=resume, key=sign, command=typed)
     except Stopped as why:
         raise Interrupted(f"{why}; what it acknowledged is on disk: go on with the same command and --resume") from None
     write_report(done)

@@ -27,24 +27,17 @@ def tune(
     as_json: AsJson = False,
 ) -> None:
     """Search for the best values of a spec's keys; trials that do badly are stopped early. What has been tried is kept."""
-    from fedfleet.app.pages.tuning import write_tuning
-    from fedfleet.app.tuning.answering import Row, shown_tuned
-    from fedfleet.app.tuning.file import asked_for
-    from fedfleet.app.tuning.searching import tune as carry_out
-
-    search = asked_for(spec, words or (), space, trials=trials, sampler=sampler, pruner=pruner)
-
-    def hear(row: Row) -> None:
-        if not as_json:
-            say(f"trial {row.trial} {row.state}: {row.reason or search.aim.said(row.value)}")
+    from fedfleet.app.api.searching import tune as search
 
     try:
-        found = carry_out(search, out or Path("runs") / f"{search.name}-tune", workers=workers, hear=hear)
+        found = search(
+            spec, *(words or ()), space=space, trials=trials, sampler=sampler, pruner=pruner, out=out, workers=workers,
+            on_trial=None if as_json else lambda row: say(str(row)),
+        )  # fmt: skip
     except KeyboardInterrupt:
         raise Interrupted("interrupted; what has been tried is kept: say the same again to go on") from None
-    page = write_tuning(found)
-    answer({**found.answer(), "page": str(page)}, as_json, lambda _: shown_tuned(found))
+    answer({**found.answer(), "page": str(found.page)}, as_json, lambda _: str(found))
     for note in found.notes:
         say(note)
-    if found.best is None:
+    if found.winner is None:
         raise typer.Exit(1)  # a search of which no trial ended is a failed one

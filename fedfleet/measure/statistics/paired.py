@@ -15,7 +15,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.means import finite, mean_of
-from fedfleet.measure.statistics.student import two_sided
+from fedfleet.measure.statistics.student import quantile, two_sided
 
 Seed = TypeVar("Seed", bound=Hashable)
 
@@ -24,7 +24,8 @@ Seed = TypeVar("Seed", bound=Hashable)
 class Paired:
     """The mean of a - b over n common seeds, its 95 % interval, and the two-sided p of "there is no difference".
 
-    With one seed there is neither interval nor p.
+    With one seed there is neither interval nor p; differences that are all alike have a p and no interval. `unit`: what n counts,
+    if not seeds (see `shared`).
     """
 
     difference: float
@@ -32,10 +33,14 @@ class Paired:
     high: float | None
     p: float | None
     n: int
+    unit: str = "seeds"
 
 
-def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
+def paired(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -> Paired:
     """Student's paired test of a against b, value by value of common seeds.
+
+    `grain`: the smallest difference that two values can have, which for accuracies is one sample of the test set. A few small
+    differences are often alike by chance then, and must not look certain: their spread counts as one grain at least.
 
     >>> found = paired([0.9, 0.8, 0.85], [0.7, 0.65, 0.6])
     >>> round(found.difference, 3), round(found.p or 0, 3), found.n
@@ -47,19 +52,27 @@ def paired(a: Sequence[float], b: Sequence[float]) -> Paired:
     mean = mean_of(gaps)
     if mean.sd is None:
         return Paired(mean.value, None, None, None, mean.n)
-    # Differences that are all alike but for rounding are certain, or nothing at all.
     noise = 1e-12 * max(map(abs, (*a, *b)), default=0.0)
     if mean.sd <= noise:
-        return Paired(mean.value, mean.value, mean.value, 1.0 if abs(mean.value) <= noise else 0.0, mean.n)
-    t = mean.value / (mean.sd / math.sqrt(mean.n))
-    return Paired(mean.value, mean.low, mean.high, two_sided(t, mean.n - 1), mean.n)
+        if abs(mean.value) <= noise:
+            return Paired(mean.value, mean.value, mean.value, 1.0, mean.n)
+        if grain <= noise:
+            # All alike but for rounding, of which Student's t says that it is certain. What is left is the sign: n heads in a row.
+            return Paired(mean.value, None, None, 2.0 ** (1 - mean.n), mean.n)
+    if mean.sd >= grain:
+        t = mean.value / (mean.sd / math.sqrt(mean.n))
+        return Paired(mean.value, mean.low, mean.high, two_sided(t, mean.n - 1), mean.n)
+    error = grain / math.sqrt(mean.n)
+    half = quantile(mean.n - 1) * error
+    return Paired(mean.value, mean.value - half, mean.value + half, two_sided(mean.value / error, mean.n - 1), mean.n)
 
 
 def paired_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float]) -> Paired | None:
     """The paired comparison on the seeds that both have; None if they have none in common.
 
-    >>> paired_by_seed({1: 0.9, 2: 0.8}, {2: 0.5, 3: 0.4})
-    Paired(difference=0.30000000000000004, low=None, high=None, p=None, n=1)
+    >>> found = paired_by_seed({1: 0.9, 2: 0.8}, {2: 0.5, 3: 0.4})
+    >>> found and (round(found.difference, 3), found.p, found.n)
+    (0.3, None, 1)
     """
     common = [seed for seed in a if seed in b]
     return paired([a[seed] for seed in common], [b[seed] for seed in common]) if common else None

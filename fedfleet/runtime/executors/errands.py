@@ -2,35 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
-from fedfleet.runtime.crew import Body, Said, Work, answered
-from fedfleet.runtime.executors.ray import RETRIES, connect
+from fedfleet.core.errors import RunFailed
+from fedfleet.runtime.crew import Body, Said, Tell, Work, answered
+from fedfleet.runtime.executors.parcels import check_versions, versions
+from fedfleet.runtime.executors.ray import RETRIES, Cluster, awaited, deaths
+
+Versions = tuple[tuple[str, str], ...]
 
 
-def errands(
-    work: Work, pieces: Sequence[Mapping[str, Any]], *, workers: int | None, address: str | None, threads: int = 1
-) -> Iterator[Said]:
+def errands(cluster: Cluster, work: Work, pieces: Sequence[Mapping[str, Any]], *, gpus: float = 0) -> Generator[Said]:
     """Have all pieces done by Ray, and give the end of each as it comes; `work` is a function of a module.
 
-    Ray begins a piece again whose worker died, a few times; then it is given up, and the others go on.
+    Ray begins a piece again whose worker died, a few times; then it is given up, and the others go on. `gpus` is what each piece
+    occupies, where the cluster has any. Whoever stops listening calls off what has not been done.
     """
-    cluster = connect(workers, address, threads)
     ray = cluster.ray
+    if gpus and not ray.cluster_resources().get("GPU"):
+        gpus = 0  # the run itself says that there is none, where Ray would wait for one
+    remote = ray.remote(num_cpus=cluster.share, num_gpus=gpus, max_retries=RETRIES)(run_errand)
+    out = {remote.remote(work, dict(piece), versions()): i for i, piece in enumerate(pieces)}
     try:
-        remote = ray.remote(num_cpus=threads, max_retries=RETRIES)(run_errand)
-        out = {remote.remote(work, dict(piece)): i for i, piece in enumerate(pieces)}
         while out:
-            for promise in ray.wait(list(out), num_returns=1)[0]:
+            for promise in awaited(cluster, list(out)):
                 yield _end(ray, promise, out.pop(promise))
     finally:
-        cluster.close()
+        for promise in out:
+            ray.cancel(promise, force=True)
 
 
 def _end(ray: Any, promise: Any, piece: int) -> Said:
     try:
         body: Body = ray.get(promise)
+    except deaths(ray) as wrong:
+        times = RETRIES + 1
+        why = f"its Ray worker died {times} times ({type(wrong).__name__}), perhaps for lack of memory"
+        return Said(piece, {}, ended=True, failure=why, died=times)
     except ray.exceptions.RayError as wrong:
         last = str(wrong).strip().splitlines()[-1]
         return Said(
@@ -39,9 +48,17 @@ def _end(ray: Any, promise: Any, piece: int) -> Said:
     return Said(piece, body, ended=True, failure=body.pop("failure", ""))
 
 
-def run_errand(work: Work, piece: Body) -> Body:
-    """Do a piece on the machine that got it."""
-    return answered(work, piece, _say_nothing)
+def run_errand(work: Work, piece: Body, wanted: Versions) -> Body:
+    """Do a piece on the machine that got it, if that computes with what the others compute with."""
+
+    def checked(piece: Body, tell: Tell) -> Body:
+        try:
+            check_versions(wanted)
+        except RunFailed as wrong:
+            raise RunFailed(f"a Ray worker cannot do it: {wrong}") from None
+        return work(piece, tell)
+
+    return answered(checked, piece, _say_nothing)
 
 
 def _say_nothing(body: Body) -> None:

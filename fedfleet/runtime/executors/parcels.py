@@ -36,6 +36,13 @@ def versions() -> tuple[tuple[str, str], ...]:
     return tuple((name, found(name)) for name in ("fedfleet", "numpy", "torch"))
 
 
+def check_versions(wanted: tuple[tuple[str, str], ...]) -> None:
+    """Refuse to compute with something else than the one who asks."""
+    for (name, theirs), (_, mine) in zip(wanted, versions(), strict=True):
+        if theirs != mine:
+            raise RunFailed(f"it has {name} {mine}, and the run began with {theirs}; install the same everywhere")
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """How a worker comes by algorithm and task: a `Rebuild` as importable "module:function", and the text it is given."""
@@ -108,9 +115,7 @@ def owned(report: Report) -> Report:
 @lru_cache(maxsize=1)
 def rebuilt(recipe: Recipe) -> tuple[Algorithm, Executor]:
     """Algorithm and executor of a recipe, made when a process first needs them and then kept."""
-    for (name, wanted), (_, mine) in zip(recipe.versions, versions(), strict=True):
-        if wanted != mine:
-            raise RunFailed(f"it has {name} {mine}, and the run began with {wanted}; install the same everywhere")
+    check_versions(recipe.versions)
     module, _, function = recipe.rebuild.partition(":")
     return getattr(import_module(module), function)(recipe.text)
 

@@ -40,17 +40,21 @@ from fedfleet.runtime.executors.parcels import (
 
 CHUNKS_EACH = 4  # chunks per worker: enough to even stragglers out, few enough to cost nothing
 MOST = 32  # parcels in a chunk: their reports lie in memory together
-_PATIENCE = 5.0  # seconds until an address counts as dead
+_PATIENCE = 5.0  # seconds until an address counts as dead, and between two looks at it
+_MISSES = 3  # looks in a row at which nobody answers: the head is gone. Ray would end this process after a minute, without a word
 RETRIES = 3  # how often a chunk is begun again after its worker died
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """An open connection to Ray: for how many workers work is cut, and how the connection ends."""
+    """An open connection to Ray: for how many workers work is cut, how the connection ends, how many processors a task is to
+    occupy, and where the head is, if it can be looked at."""
 
     ray: Any
     workers: int
     close: Callable[[], None]
+    share: int = 1
+    head: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,7 @@ def ray_executor(
     says how finely a round is cut. `gpus` is what each chunk occupies.
     """
     cluster = connect(workers, address, threads)
-    remote = cluster.ray.remote(num_cpus=threads, num_gpus=gpus, max_retries=RETRIES)
+    remote = cluster.ray.remote(num_cpus=cluster.share, num_gpus=gpus, max_retries=RETRIES)
     training, scoring = remote(train_chunk), remote(score_chunk)
 
     def train(jobs: Sequence[Job]) -> Iterator[Report]:
@@ -133,11 +137,11 @@ def send(remote: Any, recipe: Recipe, chunk: Sequence[Parcel | Sheet], which: li
 
 def received(cluster: Cluster, remote: Any, recipe: Recipe, sent: Sent) -> list[Any]:
     """The answers of a chunk. If its workers died again and again, its parcels go one by one, to find out which it is."""
-    errors = cluster.ray.exceptions
     first = sent.parcels[0].name
     try:
+        awaited(cluster, [sent.promise])
         answer: Answer = cluster.ray.get(sent.promise)
-    except (errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError) as wrong:
+    except deaths(cluster.ray) as wrong:
         if len(sent.parcels) == 1:
             raise RunFailed(
                 f"{first}: its Ray worker died {RETRIES + 1} times ({type(wrong).__name__}); does it fit into memory?"
@@ -146,7 +150,7 @@ def received(cluster: Cluster, remote: Any, recipe: Recipe, sent: Sent) -> list[
             send(remote, recipe, [parcel], [i], sent.trees) for parcel, i in zip(sent.parcels, sent.which, strict=True)
         ]
         return [found for one in alone for found in received(cluster, remote, recipe, one)]
-    except errors.RayError as wrong:
+    except cluster.ray.exceptions.RayError as wrong:
         last = str(wrong).strip().splitlines()[-1]
         raise RunFailed(f"{first}: Ray could not have it done, is this fedfleet installed there? {last}") from wrong
     if answer.failure:
@@ -154,6 +158,25 @@ def received(cluster: Cluster, remote: Any, recipe: Recipe, sent: Sent) -> list[
         failed.add_note(f"on the worker:\n{answer.trace}")
         raise failed
     return answer.found
+
+
+def awaited(cluster: Cluster, promises: Sequence[Any]) -> list[Any]:
+    """Wait until one of these promises is kept, or more; a head that is gone meanwhile is said."""
+    missed = 0
+    while not (found := cluster.ray.wait(list(promises), num_returns=1, timeout=_PATIENCE)[0]):
+        missed = missed + 1 if cluster.head and _silent(cluster.head) else 0
+        if missed == _MISSES:
+            raise RunFailed(
+                f"the head of the Ray cluster at {cluster.head} does not answer any more; what was written is kept, and goes on "
+                "with a cluster that works"
+            )
+    return found
+
+
+def deaths(ray: Any) -> tuple[type[Exception], ...]:
+    """The errors by which Ray says that the workers of a task died, each time it was begun."""
+    errors = ray.exceptions
+    return errors.WorkerCrashedError, errors.NodeDiedError, errors.OutOfMemoryError
 
 
 def shelf(cluster: Cluster, trees: Sequence[Tree | Offer]) -> Callable[[Sequence[int]], tuple[list[int], list[Any]]]:
@@ -196,16 +219,32 @@ def _mark(tree: Tree | Offer) -> tuple[Any, ...]:
 def require_ray(address: str | None) -> None:
     """Say how to get Ray where it is missing; see that someone answers at the address, where Ray would try for minutes."""
     if find_spec("ray") is None:
-        raise BadInput(
-            'run.execute = "ray" needs Ray, which is not installed; get it with: pip install "fedfleet[ray]"'
-        )
-    host, colon, port = (address or "").removeprefix("ray://").rpartition(":")
-    if not colon or not port.isdigit():
-        return  # nothing to try: no address, or one that Ray finds out itself, such as auto
+        raise BadInput('Ray was asked for, and is not installed; get it with: pip install "fedfleet[ray]"')
+    wrong = _silent(address or "")
+    if wrong:
+        raise BadInput(f"ray_address = {address!r}: nobody answers there ({wrong})")
+
+
+def _silent(address: str) -> str:
+    """Why nobody can be talked to at an address; "" if someone answers, or if it is one that Ray finds out itself, such as auto."""
+    host, port = _parted(address)
+    if not port:
+        return ""
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        socket.create_connection((host, int(port)), timeout=_PATIENCE).close()
     except (OSError, OverflowError) as wrong:
-        raise BadInput(f"run.ray_address = {address!r}: nobody answers there ({wrong})") from None
+        return str(wrong) or type(wrong).__name__
+    return ""
+
+
+def _parted(address: str) -> tuple[str, str]:
+    """Host and port of an address.
+
+    >>> _parted("ray://[::1]:10001"), _parted("auto")
+    (('::1', '10001'), ('', ''))
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    return (host.strip("[]"), port) if host and port.isdigit() else ("", "")
 
 
 def connect(workers: int | None, address: str | None, threads: int) -> Cluster:
@@ -218,17 +257,38 @@ def connect(workers: int | None, address: str | None, threads: int) -> Cluster:
     close: Callable[[], None] = _nothing
     if not ray.is_initialized():
         close = _join(ray, address) if address else _start(ray, workers or _processors(threads), threads)
-    if workers is None:
-        workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
-    return Cluster(ray, workers, close)
+    try:
+        if workers is None:
+            workers = max(1, int(ray.cluster_resources().get("CPU", 1)) // threads)
+        return Cluster(ray, workers, close, _share(ray, threads), _head(ray))
+    except BaseException:
+        close()
+        raise
+
+
+def _share(ray: Any, threads: int) -> int:
+    """How many processors a task of so many threads asks for: no more than the largest machine has, or it would wait for ever."""
+    most = max((int(node["Resources"].get("CPU", 0)) for node in ray.nodes() if node["Alive"]), default=0)
+    return min(threads, most) if most else threads  # where there are none yet, machines may be on their way
+
+
+def _head(ray: Any) -> str:
+    """Where the head listens; "" behind a proxy, which says itself when the connection is lost."""
+    return "" if ray.util.client.ray.is_connected() else ray.get_runtime_context().gcs_address
 
 
 def _join(ray: Any, address: str) -> Callable[[], None]:
+    _check_loopback(ray, address)
+    brief = _TRIES not in os.environ
+    os.environ.setdefault(_TRIES, "1")
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, ValueError, RuntimeError, ray.exceptions.RayError) as wrong:
         said = str(wrong).strip().splitlines()[0]
-        raise BadInput(f"run.ray_address = {address!r}: there is no Ray cluster that lets us in: {said}") from wrong
+        raise BadInput(f"ray_address = {address!r}: there is no Ray cluster that lets us in: {said}") from wrong
+    finally:
+        if brief:
+            del os.environ[_TRIES]
     _let_speak(ray, False)
 
     def leave() -> None:
@@ -239,6 +299,19 @@ def _join(ray: Any, address: str) -> Callable[[], None]:
     return leave
 
 
+def _check_loopback(ray: Any, address: str) -> None:
+    """Ray takes 127.0.0.1 for the machine's address in the network, and would look there for a quarter of an hour."""
+    host, port = _parted(address)
+    mine = ray.util.get_node_ip_address()
+    if address.startswith("ray://") or host not in ("127.0.0.1", "localhost", "::1") or not _silent(f"{mine}:{port}"):
+        return
+    raise BadInput(
+        f"ray_address = {address!r}: that cluster listens on the loopback device only, and Ray would look for it at {mine}; "
+        f"set {_LOOPBACK}=0 in the environment"
+    )
+
+
+_TRIES = "RAY_gcs_server_port_wait_time_s"  # how often Ray tries to reach a head, half a minute each; twenty times by default
 _STARTS = 3  # a busy machine may miss Ray's own time limit for its daemons once
 
 

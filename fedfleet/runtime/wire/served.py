@@ -60,12 +60,6 @@ def check_servable(plan: Plan, devices: int) -> None:
         raise BadInput(
             f"algorithm {plan.algorithm.name!r} trains on everybody's data in one place, which no device can; simulate it"
         )
-    if plan.stop.evaluate_seconds is not None:
-        raise BadInput(
-            "stop.evaluate_seconds: virtual time passes in simulations only; on a real network use stop.evaluate_attempts"
-        )
-    if plan.charge is not None:
-        raise BadInput("world.charge: on a real network devices take the time that they take; remove it, or simulate")
     check_sees(plan)
     unseen = [name for name in plan.choose.sees if name.endswith("_seconds") or name == "joules"]
     if unseen:

@@ -6,7 +6,7 @@ import tomllib
 import numpy as np
 import pytest
 
-from fedfleet.app.api import run
+from fedfleet.app.api.training import run
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve
 from fedfleet.core.events import ReportsGathered, TaskArrived, TasksSpent

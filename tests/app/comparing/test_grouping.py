@@ -1,11 +1,12 @@
 """Differing keys, and arms of runs that repeat each other."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.comparing.grouping import arm_names, arms, differing, flat, is_seed, seed_of
+from fedfleet.app.comparing.grouping import arm_names, arms, differing, draws_of, flat, is_seed, seed_of
 from tests.app.comparing.made import hurried, made, waiting
 
 
@@ -72,3 +73,14 @@ def test_every_run_is_in_one_arm_and_no_two_arms_share_a_name(tables, seeds):
 
 def test_lists_of_tables_stay_whole_and_empty_tables_are_seen():
     assert flat({"override": [{"clients": [1]}], "edge": {}}) == {"override": [{"clients": [1]}], "edge": {}}
+
+
+def test_a_run_is_drawn_from_its_seed_but_for_what_has_a_seed_of_its_own():
+    assert draws_of(made(3)) == {"fleets": 3, "draws of data": 3, "trainings": 3}
+    assert draws_of(made(3, seeds={"fleet": 9}))["fleets"] == 9
+
+
+def test_whether_a_run_was_served_differs_only_where_some_were_not():
+    one, other = made(1, name="a"), replace(made(1, name="b"), served=True)
+    assert differing([one, other]) == {"runtime.use": ["simulated", "served"]}
+    assert differing([other, replace(other, name="c")]) == {}

@@ -1,5 +1,7 @@
 """Who wins, and above all when nobody does."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -187,3 +189,45 @@ def test_chance_alone_names_few_winners():
         ]
         won += judged(*runs).sure
     assert won <= 10
+
+
+def test_one_sample_of_the_test_set_crowns_nobody():
+    runs = [run(s, (9.0, 0.5 + s / 50 + gain)) for s in SEEDS[:3] for run, gain in ((waiting, 1 / 400), (hurried, 0.0))]
+    found = judged(*runs)
+    assert found.winner is None and found.at_end.pairs[0].p > 0.2, "the same by chance on three seeds is not certain"
+
+
+def test_many_seeds_on_two_fleets_tell_of_two_fleets():
+    def on(fleet, seed, gain, kind):
+        return kind(
+            seed, (9.0, 0.5 + gain + 0.001 * seed * seed), seeds={"fleet": fleet}, name=f"{kind.__name__}{fleet}{seed}"
+        )
+
+    runs = [on(f, s, 0.0, waiting) for f in (7, 8) for s in SEEDS]
+    better = [on(f, s, gain + 0.0003 * s, hurried) for f, gain in ((7, 0.01), (8, 0.09)) for s in SEEDS]
+    found = judged(*runs, *better)
+    assert found.winner is None and (found.at_end.pairs[0].paired.n, found.at_end.pairs[0].paired.unit) == (2, "fleets")
+    assert any("runs share fleets, so that 2 fleets count" in c for c in found.caveats)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "word"),
+    [
+        ({"task": {"use": "transfer", "pictures": "covid"}}, {"task": {"use": "transfer", "pictures": "dogs"}}, "pictures dogs"),
+        ({"task": {"use": "cifar_cnn"}}, {"task": {"use": "cifar_cnn", "samples": 100}}, "samples 100"),
+        ({"world": {"holdout": 0.2}}, {"world": {"holdout": 0.5}}, "holdout 0.5"),
+        ({}, {"choose": {"use": "oort"}, "tested": 80}, "a test set of 80 samples"),
+    ],
+)  # fmt: skip
+def test_other_samples_of_one_task_are_unlike_data(one, other, word):
+    runs = [
+        made(s, ((10.0, v + s / 100),), name=f"{v}{s}", **more) for more, v in ((one, 0.9), (other, 0.2)) for s in SEEDS
+    ]
+    found = judged(*runs)
+    assert found.winner is None and "cannot be compared" in found.sentence and word in found.sentence
+
+
+def test_real_seconds_and_virtual_ones_are_never_equal():
+    runs = [replace(waiting(s, (9.0, 0.9 + s / 100)), served=True) for s in SEEDS]
+    found = judged(*runs, *(hurried(s, (9.0, 0.5 + s / 99)) for s in SEEDS))
+    assert found.winner is None and "real and virtual time are not compared, and no winner is named" in found.sentence

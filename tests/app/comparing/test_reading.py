@@ -1,5 +1,6 @@
 """Runs from folders: finished, killed, failed, of an own model; and what is none."""
 
+import json
 import shutil
 
 import numpy as np
@@ -98,3 +99,15 @@ def test_seeds_of_an_own_model_are_one_arm_and_another_model_is_another(tmp_path
     found = read_runs([tmp_path])
     assert [[run.name for run in arm.runs] for arm in arms(found)] == [["linear1", "linear2"], ["wide1"]]
     assert {"seed", "task.model", "task.weights"} == differing(found).keys()
+
+
+def test_of_a_study_the_runs_are_read_that_it_is_of(tmp_path):
+    for name in ("a-1", "b-1", "old-1"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "spec.toml").touch()
+    names = lambda: [p.name for p in runs_in(tmp_path)]  # noqa: E731
+    assert names() == ["a-1", "b-1", "old-1"]
+    (tmp_path / "study.json").write_text(json.dumps({"runs": [{"folder": "runs/a-1"}, {"folder": "runs/b-1"}]}))
+    assert names() == ["a-1", "b-1"], "what an earlier file of the study asked for is not shown as if it still did"
+    (tmp_path / "study.json").write_text("[")
+    assert len(names()) == 3

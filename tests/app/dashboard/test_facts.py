@@ -1,11 +1,14 @@
 """What a run is known by while it goes on agrees with what is measured of it at the end."""
 
+import math
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.app.dashboard.facts import BACK, LATE, LOST, REFUSED, USED, WORKING, Seen, device_states, seen
+from fedfleet.core.events import TasksSpent
 from fedfleet.measure.summary import summary
-from tests.app.dashboard.runs import END, STORY
+from tests.app.dashboard.runs import END, STORY, floats, ints
 
 
 def test_a_story_in_the_middle():
@@ -19,8 +22,10 @@ def test_a_story_in_the_middle():
     assert [t.fate for t in run.turns] == [USED, USED, LATE, BACK, LOST, WORKING]
     assert +run.counts == {USED: 2, LATE: 1, BACK: 1, LOST: 1, WORKING: 1}
     assert run.bytes_down == 560.0 and run.bytes_up == 90.0  # of the late one only 60 bytes had gone down
-    assert run.turns[2].reason == "went out of reach" and run.away == 1  # 120 s, of which it worked for 30
+    assert run.turns[2].reason == "went out of reach" and run.why_late.total() == 1  # 120 s, of which it worked for 30
     assert device_states(run) == "-rulxw--"
+    assert device_states(run, "10111011" + "0" * 8) == "-oulxw--"
+    assert device_states(run, "0" * 8) == "ooooowoo", "who is at work does not call meanwhile"
     assert run.scores[-1].accuracy == 0.6 and 0.09 < run.scores[-1].give < 0.1
 
 
@@ -56,3 +61,9 @@ def test_every_beginning_can_be_shown_and_leads_to_the_same_end(cut):
 def test_events_of_tasks_that_nobody_knows_are_passed_over():
     run = seen(STORY[:2] + [STORY[3], STORY[5], STORY[6], END[0]])
     assert run.turns == [] and device_states(run) == "-" * 8
+
+
+def test_on_a_real_network_nobody_says_why_no_report_came():
+    unknown = TasksSpent(120.0, ints(2), ints(3), {"compute": floats(math.nan), "bytes_down": floats(math.nan)})
+    run = seen([*STORY[:6], unknown])
+    assert run.turns[2].reason == "no report came" and run.why_late == {"no report came": 1}

@@ -22,6 +22,7 @@ from fedfleet.app.dashboard.pages import (
     whole,
 )
 from fedfleet.app.dashboard.watching import Watch
+from fedfleet.app.dashboard.wired import Says
 from tests.app.dashboard.runs import STORY, folder_of
 
 EVIL = "<script>alert(1)</script>'\"&"
@@ -34,7 +35,7 @@ def page_of(root, name):
     main = watch.view(
         name,
         lambda run, followed: live_page(
-            run, followed, None, [EVIL], {"devices_online": EVIL, "running": 1, "waiting_for": ""}
+            run, followed, None, [EVIL], Says({"devices_online": 1, "running": 1, "waiting_for": EVIL}, EVIL)
         ),
     )
     rows = run_rows(filtered(runs, EVIL), runs, ticked={name}, current=name) + run_rows(
@@ -89,3 +90,32 @@ def test_the_history_of_a_device_is_a_table():
 def test_the_door_and_the_beginning():
     assert "not the token" in entrance(wrong=True) and "not the token" not in entrance(wrong=False)
     assert "fedfleet run SPEC" in empty_page()
+
+
+def test_a_stopped_server_is_resumed_by_a_command_and_not_by_a_button(tmp_path):
+    (folder_of(tmp_path, "a", STORY) / "wire").mkdir()
+    watch = Watch(tmp_path)
+    watch.look()
+    pieces = watch.view("a", lambda run, f: live_pieces(run, f, None, []))
+    assert (
+        "Resume" not in pieces["acts"] and "--resume</pre>" in pieces["resume"] and "fedfleet serve" in pieces["resume"]
+    )
+    assert "of real time" in pieces["say"]
+
+
+def test_a_device_that_its_server_misses_is_offline():
+    says = Says({"devices_online": 1, "running": 0, "waiting_for": ""}, "01000000")
+    assert "It is online now." in device_piece("a", seen(STORY), 1, says)
+    assert "It is offline now." in device_piece("a", seen(STORY), 7, says) and "line now" not in device_piece(
+        "a", seen(STORY), 7
+    )
+    states = device_states(seen(STORY), says.present)
+    assert "6 offline now" in device_words(states) and 'class="dot so"' in kinds(states)
+
+
+def test_the_newest_line_of_the_log_comes_first(tmp_path):
+    folder_of(tmp_path, "a", STORY)
+    watch = Watch(tmp_path)
+    watch.look()
+    pieces = watch.view("a", lambda run, f: live_pieces(run, f, None, ["old", "new"]))
+    assert '<pre tabindex="0">new\nold</pre>' in pieces["log"]

@@ -100,7 +100,7 @@ def test_what_cannot_be_resumed_is_said(starter, tmp_path):
     found = Watch(tmp_path).look()
     with pytest.raises(BadInput, match="is finished"):
         starter.resume(found["done"])
-    with pytest.raises(BadInput, match="fedfleet serve SPEC --resume"):
+    with pytest.raises(BadInput, match=r"go on with: fedfleet serve .*spec.toml --out .* --resume"):
         starter.resume(found["wired"])
 
 

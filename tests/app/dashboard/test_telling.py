@@ -1,5 +1,7 @@
 """A run in words: how it stands beside the one that it repeats, who is at work, what went wrong."""
 
+from dataclasses import replace
+
 from fedfleet.app.dashboard.facts import seen
 from fedfleet.app.dashboard.telling import (
     fault_lines,
@@ -41,6 +43,7 @@ def test_the_nearest_finished_run_is_the_one_that_is_repeated(tmp_path):
     other = repeated(found["now"], found.values())
     assert other is not None and other.run.name == "before" and other.differs == (("pace.seconds", "120", "300"),)
     assert repeated(found["other"], [found["now"]]) is None  # not finished, and too different
+    assert repeated(replace(found["now"], served=True), found.values()) is None, "real time lies beside no virtual time"
 
 
 def test_how_a_run_stands(tmp_path):
@@ -58,6 +61,7 @@ def test_how_a_run_stands(tmp_path):
 def test_figures_have_units():
     assert [value for value, _ in figures(seen(STORY))] == ["60.0 %", "5 of 8", "2 of 4", "2", "650 B", "0"]
     assert figures(seen(STORY[:1]))[0] == ("-", "accuracy")
+    assert figures(seen(STORY), online=6)[1] == ("6 of 8", "online now, 2 offline")
 
 
 def test_this_round_person_by_person():
@@ -70,7 +74,7 @@ def test_this_round_person_by_person():
 def test_faults_are_counted_and_alike_ones_are_one_line():
     run = seen([*STORY, *END])
     assert fault_summary(run) == (
-        "1 late so far: 1 went out of reach, 0 were too slow. 1 lost, 1 refused, 1 failed round (1: too few reports)."
+        "1 late so far: 1 went out of reach. 1 lost, 1 refused, 1 failed round (1: too few reports)."
     )
     lines = fault_lines(run)
     assert [line.words for line in lines] == [

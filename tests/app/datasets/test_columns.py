@@ -49,6 +49,18 @@ def test_a_pandas_table_is_one_too():
     assert data(Frame(x=[1.0, 2.0], y=["a", "b"])).labels == ("a", "b")
 
 
+def test_all_columns_of_numbers_are_inputs_where_nothing_else_is_said_or_left():
+    table = Table(p=[1, 2], q=[0.5, 1.5], label=["u", "v"], who=["ann", "bob"])
+    assert data(table, owner="who").x.tolist() == [[1, 0.5], [2, 1.5]]
+
+
+def test_columns_that_nobody_named_are_numbers_to_pandas():
+    table = Table(label=["u", "v"])
+    table.column_names, table._columns = [0, 1, "label"], {0: [1.0, 2.0], 1: [3.0, 4.0], "label": ["u", "v"]}
+    assert data(table).x.tolist() == [[1, 3], [2, 4]]
+    assert data(table, input="1").x.tolist() == [[3], [4]]
+
+
 @pytest.mark.parametrize(
     ("table", "words", "says"),
     [
@@ -56,7 +68,8 @@ def test_a_pandas_table_is_one_too():
         (Table(x=[[1]], label=[0]), {"input": "y"}, "input='y' is none of the columns x, label"),
         (Table(image=[[1]], label=[0]), {"label": "lable"}, "did you mean 'label'"),
         (Table(x=[[1]], label=[0]), {"owner": "user"}, "owner='user' is none of"),
-        (Table(p=[1], q=[1], label=[0]), {}, "which of the columns p, q are the inputs"),
+        (Table(p=[1], q=["far"], label=[0]), {}, "which of the columns p, q are the inputs"),
+        (Table(p=[[1]], q=[1], label=[0]), {}, "which of the columns p, q are the inputs"),
         (Table(label=[0]), {}, "none is left"),
         (Table(x=[[1]], label=[0]), {"input": "label"}, "both input and label"),
         (Table(x=["a text"], label=[0]), {}, "are text; turn them into numbers"),

@@ -87,6 +87,7 @@ def test_the_example_is_short():
         ([0.0, float("nan")], "label 1 is nan"),
         ([0, -1], "out of range"),
         (["a", None], "label 1 is None"),
+        (["a", float("nan")], "label 1 is nan"),
     ],
 )
 def test_labels_that_are_none(labels, says):

@@ -18,13 +18,13 @@ def test_the_finding_comes_first_and_every_trial_has_its_row(tmp_path):
 
 
 def test_what_a_search_of_other_kinds_says(tmp_path):
-    assert conclusion(made(tmp_path, best=None))[0] == "None of 4 trials ended"
-    assert conclusion(made(tmp_path, best=0))[0] == "No trial beat the spec as it stands: 80.0 %"
+    assert conclusion(made(tmp_path, place=None))[0] == "None of 4 trials ended"
+    assert conclusion(made(tmp_path, place=0))[0] == "No trial beat the spec as it stands: 80.0 %"
     late = [row(0, value=None, default=True), row(1, value=7200.0), row(2, value=3600.0)]
-    found = made(tmp_path, late, metric="time_to.0.8", minimise=True, best=2, default_value=None)
+    found = made(tmp_path, late, metric="time_to.0.8", minimise=True, place=2, default_value=None)
     assert "60.0 min" in conclusion(found)[0]
     assert "not reached" in tuning_page(found)
-    empty = made(tmp_path, [row(0, "failed", default=True)], best=None, importance={}, default_value=None)
+    empty = made(tmp_path, [row(0, "failed", default=True)], place=None, importance={}, default_value=None)
     assert "<svg viewBox" not in tuning_page(empty)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.app.predicting.predicting import predict
-from fedfleet.app.predicting.sweeping import sentence, sweep_of, swept
+from fedfleet.app.predicting.sweeping import sentence, sweep_of, sweep_over, swept
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from tests.app.predicting.conftest import TABLE
@@ -58,3 +58,29 @@ def test_the_sentence_says_when_nothing_reaches_the_target():
     assert "a.b = 3 reaches 80.0 % first, after 50 s" in sentence(
         {"key": "a.b", "rows": [there], "target": 0.8, "best": 3}
     )
+
+
+def test_values_can_be_listed_in_python():
+    assert sweep_over({"a.b": [1, 2.5]}) == sweep_of("a.b=1,2.5")
+    for odd in (
+        {},
+        {"a": []},
+        {"a": 1},
+        {"a": "12"},
+        {"a": [True]},
+        {"a": ["x"]},
+        {"a": [float("nan")]},
+        {"a": [1], "b": [2]},
+    ):
+        with pytest.raises(BadInput, match="sweep: "):
+            sweep_over(odd)
+
+
+def test_what_changes_the_learning_has_reference_runs_of_its_own(kept):
+    said = []
+    table = TABLE | {"stop": {"rounds": 3}, "pace": TABLE["pace"] | {"seconds": 1000.0}}
+    found = swept(table, "small", sweep_of("algorithm.lr=0.001,0.3"), cache=kept, tell=said.append)
+    slow, fast = (row["accuracy"] for row in found["rows"])
+    assert slow < fast - 0.1 and found["best"] == 0.3 and "every value has reference runs of its own" in said[0]
+    longer = swept(table, "small", sweep_of("stop.rounds=1,8"), cache=kept)
+    assert longer["rows"][1]["accuracy"] > fast, "reference runs are as long as the longest that is asked for"

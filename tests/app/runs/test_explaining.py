@@ -4,12 +4,15 @@ import json
 import math
 import shutil
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
+from fedfleet.app.pages.report import report_run
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.explaining import attributed_run, explained, notes, simulated
 from fedfleet.app.spec import load_spec
+from fedfleet.app.terminal.explained import shown_explained
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import ModelCommitted
 from fedfleet.measure.attribution.ledger import CAUSES
@@ -92,5 +95,7 @@ def test_of_a_served_run_what_nobody_measured_is_unknown(tmp_path):
     found = explained(done.out)
     assert adds_up(found) and found["causes"]["unknown"] > 0 and found["causes"]["compute"] > 0
     assert any("nobody knows" in note for note in found["notes"])
-    assert attributed_run(done.out)[1] is True
+    assert attributed_run(done.out)[1] is True and "of real time, 2 rounds" in shown_explained(found)
+    page = report_run(done.out)["report"]
+    assert "real time" in Path(page).read_text() and "virtual time" not in Path(page).read_text()
     assert notes(attributed_run(done.out)[0], served=False) == []

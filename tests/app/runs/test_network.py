@@ -55,7 +55,7 @@ def served(spec, folder, clients=2, key=None):
     options = Serve(address=address, devices=clients, transmitters=1, quiet=True)
     done = serve_run(spec, [], folder / "out", options, Door(), key=key)
     for device in devices:
-        device.join(20)
+        device.join(60)
     return done, {client: found.tasks for client, found in did.items()}
 
 

@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from fedfleet.app.api import run
+from fedfleet.app.api.training import run
 from fedfleet.app.runs import perform
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import resolve

@@ -1,5 +1,7 @@
 """What runs say is the textbook's statistic of their values, with failures counted and not hidden."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, rows_of
@@ -117,5 +119,62 @@ def test_the_conclusion_names_a_winner_only_with_seeds_enough_and_says_what_fail
     assert clear.startswith(f"The winner is {B}: ")
     assert "The winner is" not in conclusion(ran(asked(seeds=1), [0.5, 0.8]))
     some = conclusion(ran(three, [0.5, 0.52, 0.51, 0.8, None, 0.81]))
-    assert some.endswith("1 of 6 runs made no model, and the comparison is among the others; most often: out of luck.")
+    assert some.endswith(
+        "1 of 6 runs made no model, and the differences are among the others; most often: out of luck."
+    )
     assert conclusion(ran(three, [None] * 6)) == "6 of 6 runs made no model; most often: out of luck."
+
+
+def test_whoever_lost_runs_wins_nothing_however_good_the_others_are():
+    five = asked(seeds=5)
+    low, high = [0.5, 0.52, 0.51, 0.53, 0.5], [0.8, 0.83, 0.81, 0.84, 0.82]
+    assert conclusion(ran(five, [*low, *high])).startswith(f"The winner is {B}")
+    cells = ran(five, [*low, *high])
+    bare = [replace(c, reason="no model was made") if c.cell.arm == B and c.cell.seed < 2 else c for c in cells]
+    said = conclusion(bare)
+    assert said.startswith(f"No winner can be named, since not all runs of {B} have a model: "), said
+    nobody = [replace(c, reason="no model was made") if c.cell.arm == B else c for c in cells]
+    assert conclusion(nobody).startswith(f"The winner is {A}: it reached 51.2 %") and "made no model" in conclusion(
+        nobody
+    )
+
+
+def test_runs_on_few_fleets_tell_of_few_fleets():
+    study = asked(seeds=4, baseline=A, grid={"algorithm.lr": [0.05, 0.1], "seeds.fleet": [7, 8]})
+    # The second arm gains 1 point on one fleet and 9 on the other, with every seed nearly alike.
+    gains = [g + e for e in (0.0, 0.001, -0.001, 0.002) for g in (0.01, 0.09)]
+    cells = ran(study, [0.5] * 8 + [0.5 + gain for gain in gains])
+    found = rows(study, cells)[B]
+    assert (found["against"]["n"], found["against"]["unit"]) == (2, "fleets") and found["against"]["p"] > 0.2
+    assert found["accuracy"]["low"] < 0.3 and found["accuracy"]["n"] == 8
+    assert "No winner can be named" in conclusion(cells)
+
+
+@pytest.mark.parametrize(
+    ("analysis", "word"),
+    [
+        ({"kind": "table", "columns": ["accuracy", "pace.use"]}, "not a number"),
+        ({"kind": "table", "columns": ["pace.secnds"]}, "no spec of this study has the key"),
+        ({"kind": "paired_test", "metric": "task.use", "baseline": A}, "not a number"),
+    ],
+)
+def test_columns_that_no_run_could_fill_are_told_before_the_first_starts(analysis, word):
+    study = asked(analysis=[analysis])
+    with pytest.raises(BadInput, match=word):
+        check_askable(study, [replace(one, run=None, reason=None) for one in ran(study, [0.5] * 4)], aims())
+
+
+def test_a_study_that_failed_altogether_has_its_tables_all_the_same():
+    study = asked(
+        analysis=[{"kind": "pearson", "x": "algorithm.lr"}, {"kind": "spearman", "x": "algorithm.lr", "y": "loss"}]
+    )
+    for cells in (ran(study, [None] * 4), ran(study, [0.5] * 4, loss=float("inf"))):
+        found = analysed(study, cells, aims())[-1]
+        assert (found["r"], found["n"], found["missing"], found["points"]) == (None, 0, 4, [])
+
+
+def test_arms_with_a_fleet_of_their_own_are_no_pairs():
+    own = [{"name": "a", "seeds": {"fleet": 7}}, {"name": "b", "seeds": {"fleet": 8}}]
+    study = asked(seeds=3, baseline="a", grid={}, runs=own)
+    found = rows(study, ran(study, [0.5, 0.6, 0.7, 0.6, 0.8, 0.85]))["b"]["against"]
+    assert (found["n"], found["p"]) == (0, None), "no seed of them has one fleet"

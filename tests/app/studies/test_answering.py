@@ -1,6 +1,7 @@
 """A study from its file to its tables."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,7 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import register
 from tests.app.studies.killing import proven
-from tests.app.studies.tables import BASE, LRS
+from tests.app.studies.tables import BASE, LRS, asked
 
 ALONE = {"means": Means(1)}
 
@@ -92,3 +93,11 @@ def test_parts_that_only_this_process_has_are_run_here(tmp_path, monkeypatch):
 
 def test_a_study_that_is_killed_ends_with_the_same_bytes(tmp_path):
     proven(tmp_path, lrs=[0.05, 0.1], seeds=2, rounds=12, kills=1, draws=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [("../../x", "x"), ("/etc/x", "etc-x"), ("..", "study"), ("a/b", "a-b"), ("x" * 300, "x" * 60), ("Ü 1", "Ü 1")],
+)
+def test_the_folder_of_a_study_lies_below_runs_whatever_its_name_is(name, folder):
+    assert place_of(asked(name=name)) == Path("runs") / folder

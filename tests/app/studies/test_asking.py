@@ -48,3 +48,30 @@ def test_targets():
     for wrong in (0, 0.0, -1, True, "half of it", "1.5 of best of a", [0.5]):
         with pytest.raises(BadInput, match="write an accuracy"):
             checked_target(wrong, "target", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "word"),
+    [
+        ("columns", "warnings", "no number"),
+        ("columns", "stopped_by", "no number"),
+        ("metric", "curve", "no number"),
+        ("y", "staleness", "no number"),
+        ("columns", "utilisation", "say which of utilisation"),
+        ("columns", "participation.nevr", "did you mean 'never'"),
+        ("x", "time_to.0.52", "did you mean"),
+        ("columns", "commits.mean", "is a number"),
+    ],
+)
+def test_what_is_no_number_is_refused_before_anything_runs(key, name, word):
+    kind = {"columns": "table", "metric": "paired_test", "y": "pearson", "x": "pearson"}[key]
+    more = {"x": "algorithm.lr"} if key == "y" else {}
+    with pytest.raises(BadInput, match=word):
+        checked_analysis({"kind": kind, **more, key: [name] if key == "columns" else name}, "analysis[0]", ["a"])
+
+
+@pytest.mark.parametrize(
+    "name", ["loss", "time_to.0.8", "participation.never", "failed_rounds.no", "energy.joules", "bytes"]
+)
+def test_numbers_and_what_only_runs_can_tell_are_taken(name):
+    assert checked_analysis({"kind": "table", "columns": [name]}, "analysis[0]", ["a"]).settings["columns"] == [name]

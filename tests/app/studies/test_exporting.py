@@ -10,6 +10,7 @@ import pytest
 
 from fedfleet.app.studies.analysing import analysed, rows_of
 from fedfleet.app.studies.exporting import TABLES, as_csv, export, flat_row, run_row, wall_row
+from fedfleet.core.errors import RunFailed
 from tests.app.studies.tables import aims, asked, ran, with_run
 
 A, B = "algorithm.lr=0.05", "algorithm.lr=0.1"
@@ -91,3 +92,31 @@ def test_rows_of_runs(study):
 def test_csv_has_every_column_that_any_row_has():
     text = as_csv([{"a": 1}, {"b": 'x,"y"', "a": None}])
     assert list(csv.DictReader(io.StringIO(text))) == [{"a": "1", "b": ""}, {"a": "", "b": 'x,"y"'}]
+
+
+def test_an_endless_limit_is_a_word_in_json_and_a_diverged_loss_nothing(tmp_path):
+    study = asked(
+        grid={"pace": [{"use": "deadline", "seconds": float("inf")}]}, analysis=[{"kind": "table", "rows": "loss"}]
+    )
+    cells = ran(study, [0.5, 0.6], loss=float("nan"))
+    export(study, cells, rows_of(study, cells, aims()), analysed(study, cells, aims()), aims(), "", tmp_path)
+    found = json.loads(
+        (tmp_path / "study.json").read_text(), parse_constant=lambda odd: pytest.fail(f"{odd} is no JSON")
+    )
+    assert found["rows"][0]["settings"]["pace.seconds"] == "inf" and found["analyses"][0]["table"][0]["loss"] == "nan"
+
+
+def test_a_full_disk_says_that_nothing_is_lost_and_leaves_the_table_of_before(tmp_path, monkeypatch):
+    study = asked()
+    cells = ran(study, [0.5, 0.6, 0.7, 0.8])
+    rows = rows_of(study, cells, aims())
+    export(study, cells, rows, [], aims(), "", tmp_path)
+    before = (tmp_path / "results.csv").read_bytes()
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(RunFailed, match=r"results.csv cannot be written.*no run is lost"):
+        export(study, cells, rows[:1], [], aims(), "", tmp_path)
+    assert (tmp_path / "results.csv").read_bytes() == before and not list(tmp_path.glob("*.part"))

@@ -167,3 +167,10 @@ def test_flattened_keeps_every_leaf(table):
     for key, value in flat.items():
         first, _, rest = key.partition(".")
         assert (table[first][rest] if rest else table[first]) == value
+
+
+@pytest.mark.parametrize("name", ["a\nb", "a\tb", "\x00", "\u202eabc"])
+def test_names_that_cannot_be_printed_are_refused(name):
+    for table in ({"name": name}, {"grid": {}, "runs": [{"name": name}]}):
+        with pytest.raises(BadInput, match="cannot be printed"):
+            asked(**table)

@@ -67,3 +67,10 @@ def test_targets(cells):
 
 def test_arms_keep_the_order_of_the_file(cells):
     assert {name: len(mine) for name, mine in arms_of(cells).items()} == {"algorithm.lr=0.05": 2, "algorithm.lr=0.1": 2}
+
+
+def test_keys_with_a_dot_are_found_and_what_is_no_number_any_more_is_none():
+    study = asked()
+    (one, *_) = ran(study, [0.5] * 4, time_to={"0.5": 12.0, "0.9": None}, loss=float("nan"))
+    assert number(one, "time_to.0.5", aims(), "here") == 12.0 and number(one, "time_to.0.9", aims(), "here") is None
+    assert number(one, "loss", aims(), "here") is None, "the run diverged, and its study is written all the same"

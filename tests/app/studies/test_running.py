@@ -8,7 +8,8 @@ from fedfleet.app.studies.expanding import expanded
 from fedfleet.app.studies.keeping import folders, sealed
 from fedfleet.app.studies.running import Heard, Means, carried_out
 from fedfleet.runtime.crew import Said
-from tests.app.studies.tables import asked
+from fedfleet.runtime.executors.ray import Cluster
+from tests.app.studies.tables import BASE, asked
 
 
 def digests(outs):
@@ -67,18 +68,27 @@ def test_runs_of_a_group_that_nobody_came_back_from_are_tried_alone(tmp_path, mo
     assert Heard(3, over=True, failure="its worker died 3 times", again=3) in news
 
 
-def test_ray_gets_whole_groups(tmp_path, monkeypatch):
-    cells = expanded(asked(seeds=1))
-    asked_for = {}
+def test_ray_gets_groups_for_all_its_workers_and_what_it_finished_elsewhere_is_said(tmp_path, monkeypatch):
+    cells = expanded(asked(seeds=2, base={**BASE, "run": {"execute": "stacked", "threads": 3}}))
+    asked_for, closed = {}, []
 
-    def errands(work, pieces, *, workers, address):
-        asked_for.update(work=work, pieces=len(pieces), workers=workers, address=address)
-        yield from (Said(i, {"failures": [""]}, ended=True) for i in range(len(pieces)))
+    def connect(workers, address, threads):
+        asked_for.update(workers=workers, address=address, threads=threads)
+        return Cluster(None, 2, lambda: closed.append(True))
 
+    def errands(cluster, work, pieces, *, gpus):
+        asked_for.update(work=work, runs=[len(piece["runs"]) for piece in pieces], gpus=gpus)
+        yield from (Said(i, {"failures": [""] * len(p["runs"])}, ended=True) for i, p in enumerate(pieces))
+
+    monkeypatch.setattr("fedfleet.runtime.executors.ray.connect", connect)
     monkeypatch.setattr("fedfleet.runtime.executors.errands.errands", errands)
+    monkeypatch.setattr(running, "kept_forms", lambda folder, specs: [None] * len(specs))
     means = Means(0, ray=True, address="ray://there:1")
-    assert carried_out(cells, folders(tmp_path, cells), means, log=tmp_path / "log") == ["", ""]
-    assert asked_for == {"work": running.work, "pieces": 2, "workers": None, "address": "ray://there:1"}
+    found = carried_out(cells, folders(tmp_path, cells), means, log=tmp_path / "log")
+    assert len(found) == 4 and all("all machines of the cluster share" in why for why in found)
+    there = {"workers": None, "address": "ray://there:1", "threads": 3}
+    assert asked_for == {**there, "work": running.work, "runs": [2, 2], "gpus": 0}
+    assert closed == [True]
 
 
 @pytest.mark.soak

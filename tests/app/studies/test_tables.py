@@ -2,6 +2,7 @@
 
 import re
 
+from fedfleet.app.studies import tables
 from fedfleet.app.studies.analysing import rows_of
 from fedfleet.app.studies.tables import aligned, latex, markdown, shown_table
 from tests.app.studies.tables import aims, asked, ran
@@ -43,6 +44,23 @@ def test_every_line_has_all_columns_in_every_format():
     assert len(table) == 4
     assert all(len(re.findall(r"(?<!\\)\|", line)) == 3 for line in table)
     text = latex(header, body)
-    assert r"50 \% \& more" in text and r"x\_1 | y & \{z\} \\" in text
+    assert r"50 \% \& more" in text and r"x\_1 \textbar{} y & \{z\} \\" in text
     assert text.count(r"\\") == 3
     assert len({line.index("50") if "50" in line else None for line in aligned(header, body).splitlines()[:1]}) == 1
+
+
+def test_names_of_arms_break_no_table():
+    odd = ["[0.5] a", "*", "a\\|b", "<script>x</script>", "`b`"]
+    md = markdown(["arm", "runs"], [[name, "1"] for name in odd], "<b>", "A *wins*.")
+    assert "<script" not in md.replace("\\<", "") and "# \\<b>" in md and "A \\*wins\\*." in md
+    assert r"a\\\|b" in md, "a backslash of the name does not swallow that of the cell"
+    tex = latex(["arm", "runs"], [[name, "1"] for name in odd])
+    for line in tex.splitlines():
+        assert not line.startswith(("[", "*")), "the line before would take it for its own option"
+
+
+def test_a_difference_that_is_alike_on_every_seed_is_told_with_its_p():
+    pair = {"difference": 0.1, "low": None, "high": None, "p": 0.25, "p_holm": 0.25, "n": 3}
+    row = {"arm": "b", "against": pair}
+    assert tables._against(row, "a") == "+10.0 points on each seed, p = 0.250"
+    assert tables._against({"arm": "b", "against": {**pair, "p_holm": None}}, "a") == "+10.0 points (one seed)"

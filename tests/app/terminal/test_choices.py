@@ -2,9 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from fedfleet.app.terminal.choices import one_of, positive, share
+from fedfleet.app.terminal.choices import counted, number, one_of, positive, share
 from fedfleet.core.errors import BadInput
 
 
@@ -29,3 +30,16 @@ def test_what_is_no_share_is_refused(value):
 def test_an_unknown_word_hears_the_nearest():
     with pytest.raises(BadInput, match="--form 'looop' is not known; did you mean 'loop'"):
         one_of("--form", "looop", ("loop", "merged"))
+
+
+@pytest.mark.parametrize("odd", [0, -1, 2.5, "3", True, None, 11])
+def test_what_is_no_count_is_refused(odd):
+    with pytest.raises(BadInput, match=r"--n = .*: give a whole number from 1 to 10"):
+        counted("--n", odd, 10)
+
+
+def test_numpys_numbers_are_numbers():
+    assert counted("--n", np.int64(3)) == 3 and number("--n", np.float32(0.5)) == 0.5
+    for odd in ("x", True, None, [1]):
+        with pytest.raises(BadInput, match="is not a number"):
+            number("--n", odd)

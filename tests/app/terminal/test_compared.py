@@ -1,5 +1,7 @@
 """A comparison as text."""
 
+from dataclasses import replace
+
 from fedfleet.app.comparing import answer_of, comparison
 from fedfleet.app.terminal.compared import shown_comparison
 from tests.app.comparing.made import hurried, made, waiting
@@ -35,3 +37,14 @@ def test_many_and_long_differences_are_cut_and_say_so():
 def test_a_page_is_named():
     answer = answer_of(comparison([waiting(1), hurried(1)])) | {"page": "compare.html"}
     assert shown_comparison(answer).endswith("page: compare.html")
+
+
+def test_times_are_named_by_the_clock_that_showed_them():
+    one, other = waiting(1, (100.0, 0.5), name="a"), replace(waiting(1, (9.0, 0.5), name="b"), served=True)
+    both = shown_comparison(answer_of(comparison([one, other]))).splitlines()
+    assert "virtual time" not in both[0] and both[1].startswith("simulated") and "1.7 min virtual" in both[1]
+    assert both[2].startswith("served") and "9 s real" in both[2]
+    assert (
+        "real time"
+        in shown_comparison(answer_of(comparison([other, replace(other, name="c", seed=2)]))).splitlines()[0]
+    )

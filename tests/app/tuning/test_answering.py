@@ -1,5 +1,7 @@
 """What a search says of itself follows from its trials."""
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
@@ -46,8 +48,8 @@ def test_the_answer_in_words(tmp_path):
     assert "90.0 %, 10.0 points better than the spec as it stands (80.0 %)" in said
     assert "4 trials: 2 finished, 1 stopped early, 1 failed; 90 rounds, 25 % saved" in said
     assert "trial 3 failed: too little" in said
-    assert "no trial was better than the spec" in shown_tuned(made(tmp_path, best=0))
-    assert shown_tuned(made(tmp_path, best=None)).startswith("none of 4 trials ended: too little")
+    assert "no trial was better than the spec" in shown_tuned(made(tmp_path, place=0))
+    assert shown_tuned(made(tmp_path, place=None)).startswith("none of 4 trials ended: too little")
 
 
 def test_the_answer_for_programs(tmp_path):
@@ -77,3 +79,19 @@ def test_the_key_that_decides_matters_most(tmp_path):
     found = tuned(study, search, tmp_path)
     assert next(iter(found.importance)) == "algorithm.lr" and found.importance["algorithm.lr"] > 0.9
     assert sum(found.importance.values()) == pytest.approx(1.0)
+
+
+def test_an_endless_value_is_a_word_in_json(tmp_path):
+    row = Row(0, "finished", {"pace.seconds": math.inf}, 0.5, None, 3, "")
+    space = {"pace.seconds": [60.0, math.inf]}
+    found = Tuned("t", "accuracy", False, (0,), "grid", "none", space, [row], 0, 0.5, 3, 0.0, {}, tmp_path)
+    for text in (found.text(), json.dumps(found.answer())):
+        json.loads(text, parse_constant=lambda odd: pytest.fail(f"{odd} is no JSON"))
+    (tmp_path / "tune.json").write_text(found.text())
+    assert read_tuned(tmp_path).rows[0].values["pace.seconds"] == "inf"
+
+
+def test_where_nobody_got_there_nobody_is_called_the_best(tmp_path):
+    row = Row(0, "finished", {"algorithm.lr": 0.1}, None, None, 3, "", default=True)
+    found = Tuned("t", "time_to.0.95", True, (0,), "tpe", "none", {}, [row], 0, None, 3, 0.0, {}, tmp_path)
+    assert shown_tuned(found).startswith("no trial got there; the first: algorithm.lr = 0.1")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.app.spec import resolve
-from fedfleet.app.tuning.file import Axis, asked_for, grid, read_search, search_of
+from fedfleet.app.tuning.file import Axis, asked_for, grid, search_of
 from fedfleet.core.errors import BadInput
 from tests.app.specs import TINY, written
 from tests.app.tuning.searches import searched, table
@@ -23,7 +23,7 @@ pace.cohort = { low = 2, high = 6, step = 2 }
 
 
 def test_a_search_is_declared_in_the_spec_which_is_the_same_run_without_it(tmp_path):
-    search = read_search(written(tmp_path, TINY + TUNE))
+    search = asked_for(written(tmp_path, TINY + TUNE))
     assert [axis.key for axis in search.space] == ["algorithm.lr", "algorithm.batch", "pace.cohort"]
     assert search.trials == 5 and search.seeds == (3,) and search.aim.metric == "accuracy" and not search.aim.minimise
     assert resolve(tomllib.loads(TINY + TUNE)).digest == resolve(tomllib.loads(TINY)).digest

@@ -9,7 +9,8 @@ from fedfleet.app.runs import finished
 from fedfleet.app.spec import load_spec
 from fedfleet.app.tuning import searching
 from fedfleet.app.tuning.searching import tune
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.runtime.crew import Said
 from tests.app.tuning.searches import SPACE, searched
 
 
@@ -26,7 +27,7 @@ def undisturbed(tmp_path_factory):
 
 def test_the_best_is_a_spec_that_can_be_run(undisturbed):
     found = undisturbed
-    best = found.rows[found.best]
+    best = found.winner
     assert best.value == max(row.value for row in found.rows if row.value is not None)
     assert found.rows[0].default and found.default_value == found.rows[0].value
     assert load_spec(found.out / "best.toml").algorithm["lr"] == best.values["algorithm.lr"]
@@ -39,7 +40,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
 
     calls, performed = [], trying.perform
 
-    def killed(spec, out, *, resume, watch):
+    def killed(spec, out, *, resume, own, watch):
         calls.append(out.name)
 
         def cut(events):
@@ -47,7 +48,7 @@ def test_a_search_killed_twice_ends_as_if_it_had_not_been(undisturbed, tmp_path,
             if len(calls) in (2, 4) and any(type(e).__name__ == "ModelCommitted" for e in events):
                 raise KeyboardInterrupt
 
-        return performed(spec, out, resume=resume, watch=cut)
+        return performed(spec, out, resume=resume, own=own, watch=cut)
 
     monkeypatch.setattr(trying, "perform", killed)
     search = searched({"trials": 3})
@@ -115,3 +116,24 @@ def test_several_workers_share_a_search(tmp_path):
     assert sorted(row.trial for row in heard) == [0, 1, 2, 3, 4] and found.best is not None
     assert len({json.dumps(dict(row.values)) for row in found.rows}) == 5
     assert {row.state for row in found.rows} <= {"finished", "pruned"}
+
+
+@pytest.mark.parametrize("seeds", [[5], [4, 5]])
+def test_the_best_file_repeats_the_best_trial_on_a_seed_that_was_tried(tmp_path, seeds):
+    found = tune(searched({"trials": 1, "seeds": seeds, "pruner": "none"}), tmp_path / "out")
+    best = load_spec(tmp_path / "out" / "best.toml")
+    assert best.seed == seeds[0], "the seed of the spec was none of the search"
+    place = tmp_path / "out" / "trials" / str(found.winner.trial)
+    trial = place if len(seeds) == 1 else place / f"seed-{seeds[0]}"
+    assert best.digest == load_spec(trial / "spec.toml").digest
+
+
+def test_a_worker_that_cannot_begin_a_trial_is_heard(tmp_path, monkeypatch):
+    def crew(command, pieces, workers, **more):
+        yield Said(0, {"trial": 0})
+        yield Said(0, {}, ended=True, failure="the database is locked")
+        yield Said(1, {}, ended=True, failure="nobody can write")
+
+    monkeypatch.setattr(searching, "crew", crew)
+    with pytest.raises(RunFailed, match=r"could not be begun: nobody can write"):
+        tune(searched({"trials": 2}), tmp_path / "out", workers=2)

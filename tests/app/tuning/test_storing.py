@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from fedfleet.app.tuning.storing import DATABASE, close, opened, optuna, seeded, suggested
+from fedfleet.app.tuning import storing
+from fedfleet.app.tuning.storing import DATABASE, close, opened, optuna, planned, seeded, suggested
 from fedfleet.core.errors import BadInput
 from tests.app.tuning.searches import SPACE, searched
 
@@ -103,3 +104,37 @@ def test_the_extra_that_brings_the_library_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(BadInput, match=r"pip install 'fedfleet\[app\]'"):
         optuna()
+
+
+def test_whoever_is_killed_while_a_search_begins_leaves_nothing_behind(tmp_path, monkeypatch):
+    search = searched({"space": {"algorithm.batch": [8, 16]}, "sampler": "grid"})
+    with monkeypatch.context() as broken:
+        broken.setattr(storing, "planned", lambda study, search: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            opened(tmp_path, search)
+    assert not (tmp_path / DATABASE).exists()
+    study = opened(tmp_path, search)
+    states = [t.state.name for t in study.get_trials()]
+    close(study)
+    assert {*states} == {"WAITING"} and 2 <= len(states) <= 3, "the spec as it stands, and what the grid has beside it"
+    assert not list(tmp_path.glob(f"{DATABASE}.part*")), "the draft is gone"
+
+
+def test_a_grid_has_all_of_its_points_whatever_the_search_was_begun_with(tmp_path):
+    space = {"algorithm.batch": [8, 16, 32]}
+    close(opened(tmp_path, searched({"space": space, "sampler": "random"})))
+    search = searched({"space": space, "sampler": "grid"})
+    study = opened(tmp_path, search)
+    for _ in range(2):  # and once only
+        planned(study, search)
+    fixed = [t.system_attrs["fixed_params"].get("algorithm.batch") for t in study.get_trials()]
+    close(study)
+    assert {"8", "16", "32"} <= {*fixed} and len([f for f in fixed if f]) <= 4
+
+
+def test_whole_numbers_and_others_are_not_one_space(tmp_path):
+    close(opened(tmp_path, searched({"space": {"pace.cohort": {"low": 2, "high": 4}}})))
+    with pytest.raises(BadInput, match="another space"):
+        opened(tmp_path, searched({"space": {"algorithm.lr": {"low": 2.0, "high": 4.0}}}))
+    one = searched({"space": {"algorithm.lr": {"low": 1, "high": 2}}}).identity()
+    assert one != searched({"space": {"algorithm.lr": {"low": 1.0, "high": 2.0}}}).identity()

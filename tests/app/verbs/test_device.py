@@ -78,7 +78,7 @@ def test_a_device_that_waits_is_light_and_stops_politely(fake, start):
     libraries = Path(f"/proc/{child.pid}/maps").read_text()
     assert not [name for name in ("torch", "scipy", "pandas", "numba", "numpy") if f"/{name}" in libraries]
     child.send_signal(signal.SIGTERM)
-    out, err = child.communicate(timeout=10)
+    out, err = child.communicate(timeout=60)
     assert child.returncode == 0 and fake.left == 1
     assert out == "client 4 finished 0 tasks; stopped\n"
     assert err.splitlines() == [
@@ -93,7 +93,7 @@ def test_an_interrupted_device_takes_its_leave(fake, start):
     wait_for(lambda: "Check" in fake.calls)
     time.sleep(0.1)
     child.send_signal(signal.SIGINT)
-    _, err = child.communicate(timeout=10)
+    _, err = child.communicate(timeout=60)
     assert child.returncode == 130 and fake.left == 1 and "interrupted" in err
 
 
@@ -122,7 +122,7 @@ def test_a_killed_device_hands_in_the_same_bytes(fake, start):
     assert not fake.reports
     fake.failures.clear()
     again = start("--json")
-    out, err = again.communicate(timeout=30)
+    out, err = again.communicate(timeout=60)
     assert json.loads(out) == {"client": 4, "tasks": 1, "declined": 0, "reason": "that was all"}
     assert "which was ready before" in err
     ((head, payload),) = fake.reports
@@ -134,7 +134,7 @@ def test_a_killed_device_hands_in_the_same_bytes(fake, start):
 def test_own_samples_are_announced_and_stay_at_home(fake, start, tmp_path):
     np.savez(tmp_path / "mine.npz", x=np.zeros((10, 64), np.float32), y=np.arange(10) % 3)
     child = start("--data", tmp_path / "mine.npz", "--token", "invited")
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=60) == 0
     (asked,) = fake.enrolments
     assert (asked.data, asked.samples, asked.test_samples, asked.token) == ("mine.npz", 8, 2, "invited")
 

@@ -34,7 +34,7 @@ def test_people_see_type_and_default(fedfleet):
 
 
 def test_parts_of_third_parties_are_listed(fedfleet):
-    package.register("selectors", "first_come", "tests.app.test_api:first_come")
+    package.register("selectors", "first_come", "tests.app.api.test_training:first_come")
     items = json.loads(fedfleet("list", "selectors", "--json")[1])["items"]
     assert [i["parameters"] for i in items if i["name"] == "first_come"] == [
         {"skip": {"type": "int", "required": False, "default": 0}}

@@ -18,7 +18,7 @@ def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
         server = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=err, text=True)
     started = [server]
     try:
-        until = time.monotonic() + 40
+        until = time.monotonic() + 120
         while not (found := re.search(r"listening on (\S+)", said.read_text())):
             assert server.poll() is None and time.monotonic() < until, said.read_text()
             time.sleep(0.02)
@@ -34,7 +34,7 @@ def test_a_server_and_its_devices_finish_a_run_with_a_report(tmp_path):
                 tmp_path / f"d{client}",
             ]
             started.append(subprocess.Popen(device, stdout=subprocess.PIPE, text=True))
-        answers = [process.communicate(timeout=60)[0] for process in started]
+        answers = [process.communicate(timeout=120)[0] for process in started]
     finally:
         for process in started:
             process.kill()

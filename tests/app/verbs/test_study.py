@@ -84,6 +84,12 @@ def test_an_interrupt_says_how_to_go_on(fedfleet, file, tmp_path, monkeypatch):
 def test_ray_that_is_missing_is_named_with_its_extra(fedfleet, file, tmp_path, monkeypatch):
     monkeypatch.setattr("fedfleet.runtime.executors.ray.find_spec", lambda name: None)
     refused(fedfleet("study", file, "--out", tmp_path / "out", "--ray"), 'pip install "fedfleet[ray]"')
+    assert not (tmp_path / "out").exists()
+
+
+def test_runs_that_use_ray_themselves_are_refused_on_ray(fedfleet, file, tmp_path):
+    written(tmp_path, TINY.replace("[run]", '[run]\nexecute = "ray"'))
+    refused(fedfleet("study", file, "--out", tmp_path / "out", "--ray"), "use one of them")
 
 
 def test_help_loads_nothing_heavy(fedfleet):

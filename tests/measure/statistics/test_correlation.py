@@ -69,6 +69,18 @@ def test_the_interval_covers_the_truth_about_as_often_as_it_says():
     assert 51 <= covered <= 60
 
 
+@pytest.mark.parametrize(("fleets", "runs"), [(4, 3), (6, 2), (10, 1)])
+def test_few_clusters_are_covered_as_often_too(fleets, runs):
+    random, covered = np.random.default_rng(7), 0
+    root = np.linalg.cholesky([[1.0, 0.6], [0.6, 1.0]])
+    for seed in range(120):
+        points = np.repeat(random.normal(size=(fleets, 2)), runs, axis=0) + random.normal(size=(fleets * runs, 2))
+        x, y = (points @ root.T).T.tolist()
+        found = correlation(x, y, clusters=[i // runs for i in range(fleets * runs)], draws=200, seed=seed)
+        covered += found.low is not None and found.low <= 0.6 <= found.high
+    assert covered >= 112, "plain percentiles cover 108, 110 and 104 of 120"
+
+
 def test_the_seed_decides_the_draws_and_nothing_else_does(monkeypatch):
     x, y, fleets = clustered()
     one = correlation(x, y, clusters=fleets, seed=4)
@@ -84,6 +96,8 @@ def test_what_does_not_vary_or_has_too_few_clusters_has_no_interval():
     assert correlation([1.0, 2.0], [1.0, 2.0]).r is None
     two = correlation([1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 5.0], clusters="aabb")
     assert two.r is not None and two.low is None and two.clusters == 2
+    three = correlation([1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 5.0], clusters="aabc")
+    assert three.r is not None and three.low is None, "three clusters cover the truth four times of five at best"
     assert correlation([0.1 + 0.2, 0.3, 0.3], [1.0, 2.0, 3.0]).r is None, "rounding is no variation"
 
 

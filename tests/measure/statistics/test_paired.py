@@ -1,5 +1,6 @@
 """Paired tests on common seeds, and Holm's correction."""
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -28,7 +29,8 @@ def test_turned_round_the_sign_turns_and_p_stays(rows):
     a, b = ([v[i] / 400 for v in rows] for i in (0, 1))
     one, other = paired(a, b), paired(b, a)
     assert other.difference == -one.difference and other.p == pytest.approx(one.p)
-    assert other.low == pytest.approx(-one.high, abs=1e-12)
+    assert (other.low is None) == (one.high is None)
+    assert other.low is None or other.low == pytest.approx(-one.high, abs=1e-12)
 
 
 @given(TWO, st.lists(st.integers(-50, 50), min_size=10, max_size=10))
@@ -53,7 +55,33 @@ def test_one_seed_has_a_difference_and_nothing_else():
 def test_differences_that_are_all_alike_do_not_divide_by_nothing():
     assert paired([0.5, 0.6], [0.5, 0.6]).p == 1.0
     same = paired([0.9, 0.8, 0.7], [0.8, 0.7, 0.6])
-    assert same.p == 0.0 and same.low == pytest.approx(0.1)
+    assert (same.p, same.low, same.high) == (0.25, None, None) and same.difference == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6, 10])
+def test_alike_differences_are_as_likely_as_a_row_of_heads(n):
+    one = 1 / 360  # a single sample of a small test set, on every seed: nothing is certain about it
+    found = paired([0.5 + one] * n, [0.5] * n)
+    assert found.p == pytest.approx(stats.binomtest(n, n, 0.5).pvalue)
+
+
+def test_a_single_sample_of_the_test_set_on_every_seed_is_no_certainty():
+    one = 1 / 360
+    alike = paired([0.5 + one] * 3, [0.5] * 3, grain=one)
+    assert alike.p == pytest.approx(0.225, abs=1e-3) and alike.low < 0 < alike.high
+    assert paired([0.9] * 3, [0.2] * 3, grain=one).p < 1e-4, "seventy points on every seed are"
+    rough = [0.9, 0.7, 0.85], [0.7, 0.65, 0.6]
+    assert paired(*rough, grain=one) == paired(*rough), "what spreads wider than a sample spreads as before"
+    assert paired([0.5, 0.6], [0.5, 0.6], grain=one).p == 1.0
+
+
+@pytest.mark.parametrize("seeds", [3, 4, 5])
+def test_few_samples_do_not_make_winners_of_nobody(seeds):
+    random, one, won = np.random.default_rng(3), 1 / 100, 0
+    for _ in range(400):  # each arm has a sample more than the other on every seed, by the flip of a coin
+        a, b = random.integers(0, 2, (2, seeds)) * one
+        won += (paired(a.tolist(), b.tolist(), grain=one).p or 0.0) < 0.05
+    assert won <= 20
 
 
 def test_only_common_seeds_are_paired():

@@ -65,3 +65,18 @@ def matrix(name):
 def beginners(folder, task):
     """The processes that began this task."""
     return {int(path.name.partition("-")[2]) for path in Path(folder).glob(f"{task}-*")}
+
+
+def dies_once(piece, tell):
+    """A worker of a study that is killed in the middle of the first runs that anybody does."""
+    from fedfleet.app.studies.working import work
+
+    mark = Path(piece["runs"][0]["out"]).parent / "killed"
+
+    def told(body):
+        if not mark.exists():
+            mark.write_text(str(os.getpid()))
+            os.kill(os.getpid(), signal.SIGKILL)
+        tell(body)
+
+    return work(piece, told)

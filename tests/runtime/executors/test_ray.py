@@ -4,12 +4,14 @@ Ray itself is imported only after the executor prepared its environment, as in a
 """
 
 import os
+import shutil
 import signal
 import socket
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +19,10 @@ import pytest
 import fedfleet
 from fedfleet.app import cli
 from fedfleet.app.assemble import assemble, executing
+from fedfleet.app.runs import finished
 from fedfleet.app.spec import resolve
+from fedfleet.app.studies.answering import study
+from fedfleet.app.studies.running import Means
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Offer, Trial
 from fedfleet.core.registry import names
@@ -30,7 +35,7 @@ from fedfleet.testing import check_executor
 from fedfleet.testing.passes import SINGLES, cases
 from fedfleet.testing.toys import opaque_executor
 from tests.app.specs import written
-from tests.runtime.executors.kits import beginners, misled
+from tests.runtime.executors.kits import beginners, dies_once, misled
 from tests.runtime.executors.test_parcels import same, toy_jobs
 from tests.testing.models import TASKS
 from tests.testing.registered import fitting_task
@@ -301,6 +306,35 @@ def refused(monkeypatch, folder, *words):
         cli.main()
     assert ended.value.code == 2
     assert not (folder / "out").exists()
+
+
+def test_a_study_whose_worker_is_killed_has_the_tables_of_one_process(shared, tmp_path):
+    base = {**SPEC, "run": {"execute": "stacked", "checkpoint_every": 1}}
+    table = {"base": base, "seeds": 3, "grid": {"algorithm.mu": [0.0, 0.1]}}
+    here, there = tmp_path / "here", tmp_path / "there"
+    study(table, here, means=Means(1))
+    there.mkdir()
+    shutil.copy(here / "forms.json", there)  # which form is fastest is measured
+    found = study(table, there, means=Means(0, ray=True, work=dies_once))
+    assert (there / "runs" / "killed").exists() and not found.failed and len(found.cells) == 6
+    for name in ("results.csv", "results.md", "runs.csv", "study.json"):
+        assert (there / name).read_bytes() == (here / name).read_bytes()
+    digests = [[finished(out).metrics["digest"] for out in sorted(o.glob("runs/*-*"))] for o in (here, there)]
+    assert len(set(digests[0])) == 6 and digests[0] == digests[1]
+
+
+def test_no_task_asks_for_more_processors_than_a_machine_has(shared):
+    assert (ours.connect(1, None, 1).share, ours.connect(1, None, 64).share) == (1, 2)
+
+
+def test_a_cluster_on_the_loopback_device_is_not_sought_in_the_network():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        there = f"127.0.0.1:{server.getsockname()[1]}"
+        away = SimpleNamespace(util=SimpleNamespace(get_node_ip_address=lambda: "127.0.0.2"))
+        with pytest.raises(BadInput, match=r"loopback device only.*127\.0\.0\.2; set RAY_"):
+            ours._check_loopback(away, there)
+        same = SimpleNamespace(util=SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1"))
+        ours._check_loopback(same, there)
 
 
 def test_an_own_model_is_refused():

@@ -134,4 +134,4 @@ def crowd(
     finally:
         made.stopped.set()
         for thread in threads:
-            thread.join(15)
+            thread.join(60)

@@ -65,7 +65,7 @@ class Line:
             for end in pair:
                 _reset(end)
 
-    def await_up(self, total: int, seconds: float = 10.0) -> None:
+    def await_up(self, total: int, seconds: float = 60.0) -> None:
         """Wait until so many bytes have gone up since the line was opened."""
         with self._lock:
             if not self._lock.wait_for(lambda: self.up >= total, seconds):

@@ -31,7 +31,7 @@ class Errand(NamedTuple):
 class Puppet:
     """One client's side of a channel of its own."""
 
-    def __init__(self, address: str, client: int, secret: bytes = b"", wait: float = 10.0) -> None:
+    def __init__(self, address: str, client: int, secret: bytes = b"", wait: float = 30.0) -> None:
         self.client = client
         self.secret = secret
         self.wait = wait
@@ -133,7 +133,7 @@ class Puppet:
         assert (len(model), crc32c(model)) == (work.model.nbytes, work.model.crc32c)
         return Errand(work, model)
 
-    def await_work(self, seconds: float = 20.0) -> Errand:
+    def await_work(self, seconds: float = 60.0) -> Errand:
         """Check in, as often as it takes, until there is work; never to be asked of a run that is over."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:

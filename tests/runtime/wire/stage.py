@@ -163,7 +163,7 @@ class Stage:
         return asyncio.create_task(handed())
 
 
-async def until(look: Callable[[], Any], seconds: float = 5.0) -> Any:
+async def until(look: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Until this is true."""
     end = asyncio.get_running_loop().time() + seconds
     while not (found := look()):

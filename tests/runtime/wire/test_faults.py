@@ -181,7 +181,7 @@ def test_a_retry_at_another_transmitter_cannot_count_twice(desk):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(15)
+        thread.join(60)
     assert found == [Status.SAFE] * 9
     assert desk.arrivals(head.task) == 1
 
@@ -328,7 +328,7 @@ def test_half_a_stream_then_silence_costs_the_others_nothing(wide):
         assert receipt.status == Status.SAFE
         assert not ended
         bad.go_on()
-        thread.join(20)
+        thread.join(60)
         assert ended == [Status.SAFE]
         wide.note(head, fleet.Receipt(status=Status.SAFE))
 

@@ -148,7 +148,7 @@ def test_a_wave_wakes_those_who_have_work_and_nobody_else(tmp_path):
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(15)
+            thread.join(60)
         worked = [took for what, took in answers.values() if what == "work"]
         waited = [took for what, took in answers.values() if what == "later"]
         assert len(worked) == 2

@@ -40,13 +40,6 @@ def test_noise_that_the_server_knows_is_refused() -> None:
         check_servable(replace(PLAN, algorithm=replace(PLAN.algorithm, private=private)), 4)
 
 
-def test_virtual_time_and_flat_charges_are_for_simulations() -> None:
-    with pytest.raises(BadInput, match=r"stop.evaluate_seconds: .* use stop.evaluate_attempts"):
-        check_servable(replace(PLAN, stop=replace(PLAN.stop, evaluate_seconds=5.0)), 4)
-    with pytest.raises(BadInput, match=r"world.charge: .* remove it, or simulate"):
-        check_servable(replace(PLAN, charge=1.0), 4)
-
-
 def test_a_selector_that_foresees_is_refused() -> None:
     with pytest.raises(BadInput, match="seconds"):
         check_servable(replace(PLAN, choose=replace(PLAN.choose, sees=("total_seconds",))), 4)

@@ -63,7 +63,7 @@ def test_a_run_in_one_process_ends_as_its_simulation_does_and_devices_hear_of_it
     state = serve(served, options, listening=listening)
     done.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     served.journal.close()
     assert content_hash(state.server.params) == content_hash(reference(TOY)[1]) and errors == []
 

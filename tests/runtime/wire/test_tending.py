@@ -43,14 +43,14 @@ def test_one_that_is_killed_is_told_of_and_starts_again(tmp_path: Path) -> None:
         tending = watched.tending(starts_of(start_in(tmp_path, address=address), 1, str(tmp_path)), own=False)
         try:
             await tending.start(0)
-            await until(watched.ready, 20)
+            await until(watched.ready)
             (pid,) = tending.pids()
             os.kill(pid, signal.SIGKILL)
             await until(lambda: watched.died == [0])
             assert tending.pids() == [] and tending.all[0].deaths == 1 and not tending.all[0].ready
             tending.tell(0, inside.ToTransmitter(discard=[1]))  # to nobody
             await tending.start(0)
-            await until(lambda: len(watched.ready()) == 2, 20)
+            await until(lambda: len(watched.ready()) == 2)
         finally:
             await tending.close()
             held.close()
@@ -66,7 +66,7 @@ def test_one_that_cannot_go_on_ends_the_run_and_is_not_started_again(tmp_path: P
         starts = starts_of(start_in(tmp_path, address="127.0.0.1:0"), 1, str(tmp_path))
         tending = watched.tending(starts, own=False)
         await tending.start(0)
-        await until(lambda: watched.failed, 20)
+        await until(lambda: watched.failed)
         assert watched.died == [] and "could not go on" in str(watched.failed[0])
         await tending.close()
 

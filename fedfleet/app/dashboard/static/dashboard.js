@@ -64,8 +64,8 @@
 
   // ---- devices: a dot each, in groups by what they do; of large fleets those who were never asked are only counted
   let states = "", spots = [], side = 0, columns = 1, asked = 0;
-  const order = ["r", "w", "x", "l", "n", "u", "-"], counted = 2000;
-  const inks = { r: "--d4", w: "--d5", x: "--d3", l: "--soft", n: "--d2", u: "--soft", "-": "--d6" };
+  const order = ["r", "w", "x", "l", "n", "u", "o", "-"], counted = 2000;
+  const inks = { r: "--d4", w: "--d5", x: "--d3", l: "--soft", n: "--d2", u: "--soft", o: "--soft", "-": "--d6" };
 
   function devices() {
     const canvas = byId("devices");
@@ -85,12 +85,13 @@
     let at = 0;
     const tiny = side < 8; // then squares, and shades instead of rings
     for (const letter of order) {
-      const ink = colour(tiny && letter === "u" ? "--hair" : inks[letter]), full = tiny || letter === "r" || letter === "w" || letter === "-";
+      const ink = colour(tiny && (letter === "u" || letter === "o") ? "--hair" : inks[letter]), full = tiny || letter === "r" || letter === "w" || letter === "-";
       ctx.beginPath();
       for (const _ of groups[letter]) {
         const x = (at % columns + .5) * side, y = (Math.floor(at / columns) + .5) * side, small = letter === "-" ? r * .3 : r;
         at++;
         if (tiny) { ctx.rect(x - small, y - small, 2 * small, 2 * small); continue; }
+        if (letter === "o") { const h = r * .75; ctx.moveTo(x - h, y - h); ctx.lineTo(x + h, y + h); ctx.moveTo(x - h, y + h); ctx.lineTo(x + h, y - h); continue; }
         ctx.moveTo(x + small, y); ctx.arc(x, y, small, 0, 7);
         if (letter === "l") { ctx.moveTo(x - r * .7, y + r * .7); ctx.lineTo(x + r * .7, y - r * .7); }
       }

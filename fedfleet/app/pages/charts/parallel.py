@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 from fedfleet.app.pages.charts.axes import Scale, Ticks
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, line, text
@@ -66,5 +67,5 @@ def _path(one: Thread, scales: Sequence[Scale], bases: Sequence[float], sheet: S
             continue
         run += f"{pen}{x(place):.1f} {base:.1f}"
         pen = "L"
-    title = "" if sheet.slim or not one.title else f"<title>{one.title}</title>".replace("&", "&amp;")
+    title = "" if sheet.slim or not one.title else f"<title>{escape(one.title)}</title>"
     return f'<path d="{run}" class="{one.kind}">{title}</path>' if run else ""

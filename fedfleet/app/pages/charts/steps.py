@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from html import escape
 
 import numpy as np
 
@@ -136,7 +137,7 @@ def _crowded(lines: Sequence[Line], last: float) -> bool:
 
 def _path(one: Line, x: Scale, y: Scale, sheet: Sheet) -> str:
     run = "".join(f"H{x(a):.1f}V{y(b):.1f}" for a, b in zip(one.x[1:], one.y[1:], strict=True))
-    title = "" if sheet.slim else f"<title>{one.name}</title>".replace("&", "&amp;")
+    title = "" if sheet.slim else f"<title>{escape(one.name)}</title>"
     kind = f"line s{one.colour}{' thin' if one.thin else ''}"
     return f'<path d="M{x(one.x[0]):.1f} {y(one.y[0]):.1f}{run}" class="{kind}">{title}</path>'
 

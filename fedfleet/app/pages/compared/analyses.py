@@ -130,7 +130,7 @@ def along(name: str, values: Sequence[float]) -> Along:
     """An axis that holds these values: shares from 0 to 100 %, everything else with some room."""
     if "accuracy" in name:
         return Along(0.0, 1.0, [(points(t), t) for t in ticks(0.0, 1.0)], named(name))
-    low, high = min(values), max(values)
+    low, high = min(values, default=0.0), max(values, default=0.0)
     room = 0.06 * ((high - low) or abs(high) or 1.0)
     low, high = max(low - room, 0.0 if low >= 0 else low - room), high + room
     if name.endswith("seconds") or name.startswith("time_"):

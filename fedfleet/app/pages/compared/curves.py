@@ -1,4 +1,4 @@
-"""Accuracy of several sides against virtual time: steps, seeds as bands, labels on the lines."""
+"""Accuracy of several sides against time: steps, seeds as bands, labels on the lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.drawing import SLIM, WIDE, Drawing, figure, text
 from fedfleet.app.pages.charts.steps import Line, Plot, steps
-from fedfleet.app.pages.compared.looking import Look, Side
+from fedfleet.app.pages.compared.looking import Look, Side, clock
 from fedfleet.app.pages.compared.words import points, time
 from fedfleet.core.records import Floats
 
@@ -17,9 +17,7 @@ _POINTS = 400  # of a line
 _NEIGHBOURS = 5  # evaluations of which one seed's line shows the median, where many lines meet
 
 
-def accuracy_figure(
-    sides: Sequence[Side], *, title: str = "Accuracy against virtual time", target: float | None = None
-) -> str:
+def accuracy_figure(sides: Sequence[Side], *, title: str = "", target: float | None = None) -> str:
     """The figure; nothing if no side has ever been tried."""
     tried = [side for side in sides if any(len(look.seconds) for look in side.looks)]
     if not tried:
@@ -27,7 +25,9 @@ def accuracy_figure(
     drawn = tried[:MOST]
     calm = len(drawn) > 3 and all(len(side.looks) == 1 for side in drawn)
     refs = [(target, f"target: {points(target)}")] if target else []
-    wide = steps([curve(side, calm=calm) for side in drawn], WIDE, Plot(refs=refs, height=300.0))
+    passes = clock(drawn)
+    title = title or f"Accuracy against {passes}"
+    wide = steps([curve(side, calm=calm) for side in drawn], WIDE, Plot(refs=refs, height=300.0, label=passes))
     slim = stacked([_slim(mine, refs, calm=calm) for mine in _groups(drawn)])
     return figure(title, _how(drawn), wide, slim, _finding(drawn), note=_note(drawn, len(tried), calm=calm))
 
@@ -39,7 +39,9 @@ def _groups(sides: Sequence[Side]) -> list[list[Side]]:
 def _slim(sides: Sequence[Side], refs: Sequence[tuple[float, str]], *, calm: bool) -> tuple[str, Drawing]:
     """One group on a phone, under its name: fewer lines, shorter labels."""
     lines = [curve(side, calm=calm, short=True) for side in sides]
-    return sides[0].group, steps(lines, SLIM, Plot(refs=refs, height=190.0 if sides[0].group else 250.0))
+    return sides[0].group, steps(
+        lines, SLIM, Plot(refs=refs, height=190.0 if sides[0].group else 250.0, label=clock(sides))
+    )
 
 
 def stacked(drawings: Sequence[tuple[str, Drawing]]) -> Drawing:
@@ -104,7 +106,8 @@ def _how(sides: Sequence[Side]) -> str:
         if any(side.thin for side in sides) and any(not side.thin for side in sides)
         else ""
     )
-    return f"Steps: nothing is learnt between two evaluations.{band}{thin}"
+    two = " Time is real in runs that were served, virtual in the others." if clock(sides) == "time" else ""
+    return f"Steps: nothing is learnt between two evaluations.{band}{thin}{two}"
 
 
 def _note(drawn: Sequence[Side], tried: int, *, calm: bool) -> str:
@@ -116,4 +119,4 @@ def _note(drawn: Sequence[Side], tried: int, *, calm: bool) -> str:
 
 def _finding(sides: Sequence[Side]) -> str:
     lines = [curve(side) for side in sides]
-    return "Accuracy against virtual time. " + "; ".join(one.label for one in lines) + "."
+    return f"Accuracy against {clock(sides)}. " + "; ".join(one.label for one in lines) + "."

@@ -33,7 +33,7 @@ class Look:
     """One run. Accuracy is a step: from seconds[i] on it is accuracy[i].
 
     `first` is when it made its first model, `samples` what a task trains on in the mean. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
-    virtual seconds by what the server waited for. `link` leads from the page to the run's report; empty where there is none.
+    seconds by what the server waited for, real ones if it was `served`. `link` leads from the page to the run's report; empty where there is none.
     """
 
     seed: str
@@ -50,6 +50,7 @@ class Look:
     used: Ints
     late: Ints
     causes: Mapping[str, float]
+    served: bool = False
 
     def accuracy_at(self, seconds: float) -> float | None:
         """Accuracy of the last model that was tried by then; None while no model had been made."""
@@ -105,7 +106,7 @@ def look(folder: Path, page: Path, *, seed: str = "", explained: bool = True) ->
         first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
         samples=float(tasks.samples.mean()) if len(tasks.samples) else 0.0,
         used=contributions(tasks, clients), late=np.bincount(over, minlength=clients),
-        causes=_causes(folder, spec, events) if explained else {},
+        causes=_causes(folder, spec, events) if explained else {}, served=is_served(folder),
     )  # fmt: skip
 
 
@@ -128,8 +129,18 @@ def _causes(folder: Path, spec: Spec, events: list[Event]) -> dict[str, float]:
     if not events:
         return {}
     try:
-        served = kind_of(identity_of(folder / "run.db")) == "served"
-        found = attribution(events) if served else simulated(spec, events)
+        found = attribution(events) if is_served(folder) else simulated(spec, events)
     except FedFleetError:
         return {}
     return {cause: seconds for cause, seconds in found.causes.items() if seconds > 0}
+
+
+def is_served(folder: Path) -> bool:
+    """Whether a run was served over a network, so that its time is real."""
+    return kind_of(identity_of(folder / "run.db")) == "served"
+
+
+def clock(sides: Sequence[Side]) -> str:
+    """What passes in these runs: virtual time, real time, or where both meet just time."""
+    found = {one.served for side in sides for one in side.looks}
+    return "time" if len(found) > 1 else "real time" if found == {True} else "virtual time"

@@ -7,11 +7,17 @@ from dataclasses import dataclass
 from html import escape
 from statistics import fmean
 
-from fedfleet.app.pages.compared.looking import Look, Side
-from fedfleet.app.pages.compared.words import points, spread, tight, time, times, whole
+from fedfleet.app.pages.compared.looking import Look, Side, clock
+from fedfleet.app.pages.compared.words import capital, points, spread, tight, time, times, whole
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time
+
+_TOTAL = {
+    "virtual time": "Virtual time: computed from links, computing speeds and reachability, not waited for.",
+    "real time": "Real time: from the start of the server to its end; while it was down, its clock stood still.",
+    "time": "Real time of runs that were served, virtual time of the others: the two are not comparable.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +52,14 @@ def _quoted(said: str) -> str:
 
 def runs_table(sides: Sequence[Side], *, target: float | None = None) -> str:
     """Every side with what it reached, how long it took, who was left out and what it moved."""
-    several = any(len(side.looks) > 1 for side in sides)
+    several, passes = any(len(side.looks) > 1 for side in sides), clock(sides)
     heads = [
         Head("run"),
         Head("accuracy", "Of the last model, on test data that nobody trains on; the mean over seeds, and from lowest to highest."),
         Head("0 .. 100 %", kind="strip"),
         Head("worst tenth", "Accuracy of the 10th-percentile person on their own test data: nine in ten fare better."),
-        *([Head(f"time to {points(target)}", "Virtual time until the model first had this accuracy; over several seeds the median by Kaplan and Meier, who count runs that never did.")] if target else []),
-        Head("total time", "Virtual time: computed from links, computing speeds and reachability, not waited for."),
+        *([Head(f"time to {points(target)}", f"{capital(passes)} until the model first had this accuracy; over several seeds the median by Kaplan and Meier, who count runs that never did.")] if target else []),
+        Head("total time", _TOTAL[passes]),
         Head("never took part", "People whose reports entered no model, of all; the mean over seeds."),
         Head("reports in time", "Reports that entered a model, of all that were asked for."),
         Head("traffic", "Bytes to and from devices, those for nothing included; the mean over seeds."),

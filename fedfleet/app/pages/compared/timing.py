@@ -1,4 +1,4 @@
-"""Where the virtual time of each side went, and what device work it took: bars beside each other."""
+"""Where the time of each side went, and what device work it took: bars beside each other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.drawing import both, figure, key
-from fedfleet.app.pages.compared.looking import Look, Side
+from fedfleet.app.pages.compared.looking import Look, Side, clock
 from fedfleet.app.pages.compared.words import points, times, whole
 from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
@@ -51,7 +51,7 @@ def where_time_went(sides: Sequence[Side]) -> str:
     wide, slim = both(lambda sheet: bars(rows, sheet, beside=True, most=1.0))
     finding = "; ".join(f"{side.label}: {_mostly(found)}" for side, found in told) + "."
     picture = figure(
-        "Share of virtual time, by what the server was waiting for",
+        f"Share of {clock(sides)}, by what the server was waiting for",
         "Each round is charged to the last report that it used; total time at the right.",
         wide, slim, finding, key=key(there),
     )  # fmt: skip

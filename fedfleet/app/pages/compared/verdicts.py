@@ -62,6 +62,8 @@ def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
             if values
             else "nothing has been tried yet"
         )
+    if not end.clock and end.leader is not None:
+        return listed([f"{s.arm} ends at {_value(end, s.arm)}" for s in end.standings])
     if end.leader is None or equal is None:
         return (
             "these runs cannot be compared by accuracy"
@@ -100,6 +102,8 @@ def lead(judged: Judged) -> str:
 def _stand(group: str, verdict: Verdict) -> str:
     """Where the arms of one group stand, at equal time and at the end."""
     equal, end = verdict.at_equal_time, verdict.at_end
+    if equal is None and end.leader is not None:
+        return f"On {group}, at the end: {listed([_standing(end, s.arm) for s in end.standings])}."
     if equal is None:
         return f"On {group} nothing has been tried yet."
     then = listed([_standing(equal, s.arm) for s in equal.standings])

@@ -16,6 +16,7 @@ _FEW = 0.9  # of all: where fewer take part, the title says how many
 _RISING = 0.02  # accuracy that was won over the last fifth of the evaluations, to say that it still rose
 _FELL = 0.02  # below the best, to say what the best was
 _MOST = 0.5  # of the time: a cause that held a run back on its own
+_REAL = "From the start of the server to its end, as its clock showed; while it was down, the clock stood still."
 _OFTEN = 0.1  # of tasks or rounds: what happens less often held nothing back
 
 
@@ -158,7 +159,7 @@ def keys_of(f: Facts) -> list[tuple[str, str, str]]:
          f"On {total:,} samples that no {f.person} holds; ± is what so few samples leave open (95 %), not what another seed would change."),
         (worst, f"worst tenth of {f.people}", f"Accuracy of the 10th-percentile {f.person}, on their own test data."),
         (f"{f.took:,} of {f.clients:,}", f"{f.people} in the model", "Whose reports became part of it at least once."),
-        (span(m["virtual_seconds"]), f"virtual time{wall}", "Computed from link, speed and reachability of each device."),
+        (span(m["virtual_seconds"]), f"{f.clock}{'' if f.served else wall}", _REAL if f.served else "Computed from link, speed and reachability of each device."),
         (size(m["bytes_down"] + m["bytes_up"]), f"traffic: {size(m['bytes_down'])} down, {size(m['bytes_up'])} up", ""),
         (per_cent(m["wasted"]["share"]), "of device time thrown away", "Time of tasks that entered no model."),
     ]  # fmt: skip

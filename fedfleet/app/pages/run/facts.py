@@ -49,6 +49,12 @@ class Facts:
     attribution: Attribution | None
     hindsight: Hindsight | None
     hardness: Hardness | None
+    served: bool = False  # over a network, so that its time is real
+
+    @property
+    def clock(self) -> str:
+        """What passes in this run."""
+        return "real time" if self.served else "virtual time"
 
     @property
     def took(self) -> int:
@@ -87,6 +93,7 @@ def facts(
     hindsight: Hindsight | None = None,
     hardness: Hardness | None = None,
     ended: bool = True,
+    served: bool = False,
 ) -> Facts:
     """Count what the sentences and figures of a report need."""
     tasks, spec = task_table(events), tomllib.loads(text)
@@ -99,7 +106,7 @@ def facts(
     return Facts(
         name, text, spec, metrics, events, tasks, clients, learning_curve(events), used, asked, kind, ended,
         "devices" if devices else "people", "device" if devices else "person", colour_of(name),
-        attribution, fits, hardness,
+        attribution, fits, hardness, served,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How the model learnt: accuracy in steps over virtual time, models made and bytes, above the reports of each round."""
+"""How the model learnt: accuracy in steps over time, models made and bytes, above the reports of each round."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def learning_section(f: Facts) -> list[str]:
     rounds = rounds_of(f.events)
     told = finding(f)
     over_time = pictures(*both(lambda sheet: _over_time(f, rounds, sheet)), told)
-    choices = [("virtual time", over_time)]
+    choices = [(f.clock, over_time)]
     if f.curve.versions.max() > 0:
         by_model = Line("accuracy", f.curve.versions.tolist(), f.curve.accuracy.tolist(), f.colour, said=_end(f))
         plot = Plot(time=False, label="models made")
@@ -118,7 +118,7 @@ def _over_time(f: Facts, rounds: Rounds, sheet: Sheet) -> Drawing:
             f"accuracy falls from {100 * fall.high:.0f} to {per_cent(fall.low)}",
         ]
     shade = (fall.start, fall.end) if fall else None
-    plot = Plot(last=end, shade=shade, words=words, label="" if len(rounds.number) else "virtual time")
+    plot = Plot(last=end, shade=shade, words=words, label="" if len(rounds.number) else f.clock)
     above_ = steps([line_], sheet, plot)
     if not len(rounds.number):
         return above_

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 import os
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded, TaskLost
 from fedfleet.runtime.wire.operations.counting import summed
@@ -16,7 +21,7 @@ from fedfleet.runtime.wire.operations.following import Progress, follow
 from fedfleet.runtime.wire.operations.health import Board, turned
 from fedfleet.runtime.wire.operations.live import LiveLine
 from fedfleet.runtime.wire.operations.logs import RunLog
-from fedfleet.runtime.wire.operations.metrics import Figures, exposition, figures_of
+from fedfleet.runtime.wire.operations.metrics import Figures, exposition, figures_of, status_json
 from fedfleet.runtime.wire.operations.processes import Resident, resident_all
 from fedfleet.runtime.wire.options import Serve
 from fedfleet.runtime.wire.security.secrets import status_token
@@ -27,6 +32,8 @@ if TYPE_CHECKING:
     from fedfleet.runtime.wire.processor import Processor
 
 EVERY = 0.5  # seconds between figures
+TOLD = "now.json"  # in the folder `wire`, while the server runs: how it stands, for whoever watches the folder
+TOLD_EVERY = 1.0
 MEMORY_EVERY = 5.0  # asking the system about memory takes milliseconds
 
 
@@ -41,6 +48,7 @@ class Oversight:
         self._memory: dict[str, Resident] = {}
         self._measured = float("-inf")
         self._began = time.monotonic()
+        self._told = (served.folder / "wire" / TOLD, float("-inf"))
         wire = served.folder / "wire"
         self.board = Board(
             figures_of(self.progress, served.name, run_seconds=0.0, transmitters=max(1, options.transmitters))
@@ -91,9 +99,24 @@ class Oversight:
         figures = self.figures(of)
         turned(self.board, figures)
         self.live.show(figures, time.monotonic())
+        self._tell(of, figures)
+
+    def _tell(self, of: Processor, figures: Figures) -> None:
+        """Write who is there now beside the figures: of these only the number goes over the network."""
+        path, when = self._told
+        if time.monotonic() - when < TOLD_EVERY:
+            return
+        present = np.packbits(of.presence.present(of.now())).tobytes()
+        said = json.dumps({"status": json.loads(status_json(figures)), "present": base64.b64encode(present).decode()})
+        self._told = (path, time.monotonic())
+        with suppress(OSError):  # a full disk has others to complain about it
+            _write_private(path.with_suffix(".part"), said)
+            path.with_suffix(".part").replace(path)
 
     def close(self) -> None:
-        """Take the line away, stop listening, write what is to be logged."""
+        """Take the line away, stop listening, write what is to be logged; nobody is there any more."""
+        for path in (self._told[0], self._told[0].with_suffix(".part")):
+            path.unlink(missing_ok=True)
         self.live.close()
         if self.endpoints is not None:
             self.endpoints.close()

@@ -25,3 +25,8 @@ def test_words_that_would_meet_are_left_out_and_none_leaves_the_sheet():
     drawn = parallel([Rail("many", 0.0, 1.0, crowd)], [], SLIM)
     places = [float(x) for mark in drawn.marks for x in re.findall(r'<text x="([\d.]+)"[^>]*>value', mark)]
     assert 3 <= len(places) < 10 and min(places) > 0 and max(places) < SLIM.width
+
+
+def test_a_title_is_text_and_no_markup():
+    marks = parallel(RAILS, [Thread([0.1, 1.0], title="<script>alert(1)</script>")], WIDE).marks
+    assert not any("<script" in mark for mark in marks) and any("&lt;script" in mark for mark in marks)

@@ -72,3 +72,7 @@ def test_whoever_draws_below_knows_the_room_beside_the_plot():
 def test_plain_numbers_have_no_per_cent():
     text = drawn([Line("seconds", [0, 10], [30.0, 240.0])], plot=Plot(shares=False))
     assert "%" not in text and "200" in text
+
+
+def test_a_name_is_text_and_no_markup():
+    assert "<script" not in drawn([Line("<script>alert(1)</script> & co", [0, 10], [0.1, 0.5])])

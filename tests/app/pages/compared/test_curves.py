@@ -1,5 +1,7 @@
 """Accuracy of several sides against time."""
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,3 +53,10 @@ def test_the_figure_has_two_drawings_and_says_its_finding():
 
 def test_nothing_tried_is_nothing_drawn():
     assert accuracy_figure([side("a", made([], seconds=[], end=5.0))]) == ""
+
+
+def test_the_axis_is_named_by_the_clock():
+    virtual, real = side("a", made([0.1, 0.5])), side("b", replace(made([0.1, 0.5]), served=True))
+    assert "Accuracy against virtual time" in accuracy_figure([virtual])
+    assert "Accuracy against real time" in accuracy_figure([real]) and "virtual" not in accuracy_figure([real])
+    assert "Time is real in runs that were served, virtual in the others." in accuracy_figure([virtual, real])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.pages.run.conclusion import how_sure, keys_of, lead, title, to_try, usual_reachable
+from fedfleet.app.pages.run.learning import learning_section
 from fedfleet.measure.attribution.walking import attribution
 from tests.app.pages.run.logs import READINESS, facts_of, journal, needs, scores, seen
 
@@ -112,3 +113,10 @@ def test_one_run_is_not_sure():
         facts_of(FEW)
     )
     assert how_sure(facts_of(journal([], end=None))) != "" and usual_reachable(facts_of(FEW)) == (4.0, 0, 10)
+
+
+def test_of_a_served_run_time_is_real():
+    served = facts_of(FEW, served=True)
+    assert keys_of(served)[3][1] == "real time" and "clock" in keys_of(served)[3][2]
+    assert keys_of(facts_of(FEW))[3][1].startswith("virtual time")
+    assert "virtual" not in "".join(learning_section(served)) and "real time" in "".join(learning_section(served))

@@ -50,7 +50,7 @@ def test_questions_in_pieces_are_answered_and_it_ends_with_its_socket(child, tmp
     said, _ = read(line)
     assert said["number"] == 5 and "safetensors" in said["failed"] and said["kind"] == "Refused"
     line.close()
-    assert process.wait(5) == 0
+    assert process.wait(60) == 0
     assert process.stderr.read() == b""
 
 
@@ -58,7 +58,7 @@ def test_half_a_question_and_then_nothing_ends_it(child):
     line, process = child
     line.sendall(message({})[:3])
     line.close()
-    assert process.wait(5) == 0
+    assert process.wait(60) == 0
 
 
 def test_it_needs_neither_grpc_nor_torch_by_itself():

@@ -1,6 +1,7 @@
 """A real server as its keeper sees it: figures, health, log, status, and how it stops; also when a transmitter is killed."""
 
 import asyncio
+import base64
 import json
 import signal
 import socket
@@ -16,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from fedfleet.core.events import ModelCommitted
 from fedfleet.runtime.wire.fleet_pb2 import StatusReply, StatusRequest
 from fedfleet.runtime.wire.handlers import Handlers
+from fedfleet.runtime.wire.operations.overseeing import TOLD
 from fedfleet.runtime.wire.operations.status import ask_status
 from fedfleet.runtime.wire.security.secrets import RunKey, status_token
 from tests.runtime.wire.crowd import crowd
@@ -49,6 +51,11 @@ def figures(address):
     return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
 
 
+def present(path):
+    """Who is there, a bit each, as the server tells whoever watches its folder."""
+    return f"{base64.b64decode(json.loads(path.read_text())['present'])[0]:08b}" if path.exists() else ""
+
+
 @pytest.mark.slow
 def test_a_server_under_its_keepers_eyes(tmp_path):
     address = free_address()
@@ -74,8 +81,11 @@ def test_a_server_under_its_keepers_eyes(tmp_path):
             wait_for(lambda: page(address, "/readyz")[0] == 200, "readiness again")
             said = ask_status(place.address)
             assert said["run"] == "toy" and said["commits"] >= 1 and said["devices_online"] <= 2
+            here = wait_for(lambda: present(place.out / "wire" / TOLD) == "11000000", "both devices in the file")
+            assert here and stat.S_IMODE((place.out / "wire" / TOLD).stat().st_mode) == 0o600
         place.server.send_signal(signal.SIGTERM)
         assert place.ended(20) == 130
+        assert not (place.out / "wire" / TOLD).exists(), "whoever has stopped says nothing of now"
         log = place.out / "wire" / "log.jsonl"
         told = [json.loads(line) for line in log.read_text().splitlines()]
         texts = [entry["text"] for entry in told]

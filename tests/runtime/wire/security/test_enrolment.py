@@ -365,18 +365,16 @@ for _ in range(kills):
     if child == 0:
         registry = Registry(folder / "devices.db", KEY, Terms(len(devices), open=True))
         waiting = [d for d in devices if d not in answered]
-        os.write(right, b"go")
         for i in range(0, len(waiting), 3):
             batch = waiting[i : i + 3]
             for device, got in zip(batch, registry.enrol_all([(asks(attempt=d), "") for d in batch], 1.0)):
                 os.write(right, device + got.client.to_bytes(4, "little"))
         os._exit(0)
     os.close(right)
-    assert os.read(left, 2) == b"go"
+    said = os.read(left, 20)  # somebody has a place: from here on a kill is in mid-enrolment
     time.sleep(chance.uniform(0.0, 0.06))
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    said = b""
     while more := os.read(left, 1 << 16):
         said += more
     os.close(left)
@@ -403,7 +401,7 @@ def kill_often(folder, kills, seed):
 
 
 def test_a_kill_in_mid_enrolment_gives_no_place_twice_and_loses_no_answer(tmp_path):
-    assert kill_often(tmp_path, 5, 7) > 10
+    assert 5 <= kill_often(tmp_path, 5, 7) < 1500  # every kill left some with an answer and some without
 
 
 def test_the_database_itself_has_no_room_for_two(db, opened):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import fedfleet
+from fedfleet.core import registry
 from fedfleet.core.errors import BadInput
 from fedfleet.core.labels import RunFacts
 from fedfleet.learn.zoo import fedavg
@@ -73,7 +74,7 @@ def test_what_cannot_be_trained_is_refused(kwargs, says):
 
 
 def test_third_parties_add_parts():
-    fedfleet.register("selectors", "first_come", "tests.app.test_api:first_come")
+    fedfleet.register("selectors", "first_come", "tests.app.api.test_training:first_come")
     result = fedfleet.run({**SPEC, "task": "digits_logreg", "choose": {"use": "first_come", "skip": 1}})
     from fedfleet.core.events import TasksSent
 
@@ -189,67 +190,36 @@ def test_a_runs_signature_and_the_public_names():
         fedfleet.nothing  # noqa: B018
 
 
-def test_results_and_folders_can_be_compared(tmp_path):
-    spec = {"task": {"use": "digits_logreg"}, "world": {"clients": 4}, "pace": {"cohort": 2}, "stop": {"rounds": 1}}
-    first = fedfleet.run({**spec, "seed": 1}, out=tmp_path / "one")
-    fedfleet.run({**spec, "seed": 1, "algorithm": {"lr": 0.3}}, out=tmp_path / "other")
-    found = fedfleet.compare([first, str(tmp_path / "other")], target=0.5)
-    assert found.differs.keys() == {"algorithm.lr"} and found.target == 0.5 and found.verdict.winner is None
-    assert [arm.runs[0].name for arm in found.arms] == ["one", "other"]
-    kept_nowhere = fedfleet.run({**spec, "seed": 1})
-    with pytest.raises(fedfleet.BadInput, match="kept in no folder"):
-        fedfleet.compare([first, kept_nowhere])
-    with pytest.raises(fedfleet.BadInput, match="takes a list"):
-        fedfleet.compare(tmp_path)
-
-
-PACES = [
-    {"name": "patient", "pace": {"cohort": 3}},
-    {"name": "strict", "pace": {"use": "deadline", "cohort": 3, "seconds": 60.0}},
-]
-
-
-def test_a_study_of_an_own_model_keeps_the_data_once_and_goes_on_where_it_was(tmp_path, monkeypatch):
-    x = np.random.default_rng(0).normal(size=(200, 4))
-    y = (x.sum(1) > 0).astype(int)
-    table = {
-        "base": {"world": {"clients": 6, "devices": "spread"}, "stop": {"rounds": 3}},
-        "seeds": 2,
-        "baseline": "patient",
-        "runs": PACES,
-    }
-    given = {"model": lambda: torch.nn.Linear(4, 2), "data": (x, y), "out": tmp_path / "out"}
-    done = fedfleet.study(table, metrics={"share": lambda outputs, labels: labels.mean()}, **given)
-    assert (len(done.cells), done.cached, done.failed) == (4, 0, 0)
-    assert [row["arm"] for row in done.rows] == ["patient", "strict"]
-    assert done.page.is_file() and done.rows[1]["against"]["n"] == 2
-    assert len(list((tmp_path / "out").glob("data-*.npz"))) == 1
-    assert not list((tmp_path / "out").glob("runs/*/own/data.safetensors"))
-    assert fedfleet.load(done.cells[0].out).metrics["own"]["share"] == pytest.approx(0.5, abs=0.2)
-    again = fedfleet.study(table, metrics={"share": lambda outputs, labels: labels.mean()}, **given)
-    assert again.cached == 4 and again.rows == done.rows
-    with pytest.raises(
-        BadInput, match=r"model and data of this study were given in Python; go on there with fedfleet\.study"
-    ):
-        fedfleet.study(tmp_path / "out/study.toml", out=tmp_path / "other")
-    assert fedfleet.study(tmp_path / "out/study.toml", **given).cached == 4
+def test_a_result_is_short_in_a_notebook_and_can_be_loaded_and_replayed_by_itself(tmp_path):
+    result = fedfleet.run({**SPEC, "seed": np.int64(2), "task": "digits_logreg"}, "stop.rounds=1", out=tmp_path / "out")
+    assert repr(result).startswith(f"Result({100 * result.metrics['accuracy']:.1f} % after 1 rounds, 1 models, ")
+    assert repr(result).endswith(f"; {tmp_path / 'out'})") and len(repr(result)) < 200
+    assert fedfleet.load(result).metrics == result.metrics and fedfleet.replay(result, quick=True)["ok"]
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "says"),
+    ("spec", "words", "more", "says"),
     [
-        ({"model": torch.nn.Linear(4, 2)}, "give both model and data"),
-        ({"loss": torch.nn.functional.cross_entropy}, "loss and metrics go with a model"),
-        ({"model": torch.nn.Linear(4, 2), "data": (np.zeros((9, 5)), np.zeros(9, int))}, "9|model"),
+        (5, (), {}, "an object of type 'int' is no spec"),
+        (SPEC, ({"stop.rounds": 2},), {}, 'write "KEY=VALUE" in quotes'),
+        ({"stop": {1: 2}}, (), {}, "stop has the key 1; keys are text"),
+        ({"world": None}, (), {}, r"world: None is not a table; write \[world\] with its keys below"),
+        (SPEC, (), {"on_commit": "print"}, "on_commit: 'print' is not a function"),
+        (SPEC, (), {"out": 5}, "out = 5: give a path"),
+        (SPEC, (), {"out": "nowhere", "resume": True}, "there is no folder nowhere"),
     ],
 )
-def test_a_study_that_cannot_be_is_refused_before_anything_is_written(tmp_path, kwargs, says):
-    with pytest.raises(BadInput, match=says):
-        fedfleet.study({"base": {}, "runs": PACES}, out=tmp_path / "out", **kwargs)
-    assert not (tmp_path / "out").exists()
+def test_mistakes_are_one_sentence(spec, words, more, says):
+    with pytest.raises(BadInput, match=says) as caught:
+        fedfleet.run(spec, *words, **more)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_study_with_a_named_task_and_a_model_is_refused(tmp_path):
-    given = {"model": torch.nn.Linear(4, 2), "data": (np.eye(4).repeat(9, 0), np.arange(36) % 2)}
-    with pytest.raises(BadInput, match="the arm 'patient': the spec names a task"):
-        fedfleet.study({"base": {"task": "digits_logreg"}, "runs": PACES}, out=tmp_path / "out", **given)
+def test_a_part_that_cannot_be_built_is_said_when_it_is_registered_or_used(monkeypatch):
+    with pytest.raises(BadInput, match="5 builds nothing"):
+        fedfleet.register("selectors", "mine", 5)
+    with pytest.raises(BadInput, match="is no name"):
+        fedfleet.register("selectors", "", print)
+    monkeypatch.setitem(registry._added["selectors"], "lost", "no_such_module:lost")
+    with pytest.raises(BadInput, match="'lost' was registered as 'no_such_module:lost', which cannot be loaded"):
+        fedfleet.run(SPEC, "choose.use=lost")

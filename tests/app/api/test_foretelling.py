@@ -1,0 +1,101 @@
+"""`fedfleet.predict` is `fedfleet predict`: the same numbers, the same page, the same refusals; own models too."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+import fedfleet as package
+from tests.app.specs import written
+
+OWN = {"seed": 2, "world": {"clients": 6}, "pace": {"cohort": 3}, "stop": {"rounds": 3}}
+X = np.random.default_rng(0).normal(size=(120, 4))
+Y = (X.sum(1) > 0).astype(int)
+
+
+class Net(torch.nn.Module):
+    """A line whose slope may be bent, which its weights do not tell."""
+
+    bent = False
+
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.line(torch.sin(9 * x) if self.bent else x)
+
+
+class Bent(Net):
+    bent = True
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where reference runs of these tests are kept."""
+    return tmp_path_factory.mktemp("reference")
+
+
+def timeless(told):
+    return {key: value for key, value in told.items() if key not in ("seconds", "reference")}
+
+
+def test_the_call_and_the_verb_say_the_same(fedfleet, tmp_path, cache, capsys):
+    spec, page = written(tmp_path), tmp_path / "call.html"
+    found = package.predict(spec, "stop.rounds=4", cache=str(cache), page=str(page))
+    capsys.readouterr()
+    _, out, _ = fedfleet("predict", spec, "stop.rounds=4", "--cache", cache, "--out", tmp_path / "verb.html", "--json")
+    told = json.loads(out)
+    assert timeless(told) == timeless(found.answer())
+    assert (found.accuracy.value, found.commits.value) == (told["accuracy"]["value"], 4.0) and found.page == page
+    assert found.curve["accuracy"].tolist() == told["curve"]["accuracy"] and found.band == told["band"]
+    drawn = [(tmp_path / name).read_text().partition("What it cannot see")[0] for name in ("call.html", "verb.html")]
+    assert drawn[0] == drawn[1] and "before it is trained" in drawn[0]
+
+
+def test_a_sweep_by_word_is_one_by_table_and_by_the_verb(fedfleet, tmp_path, cache, capsys):
+    spec = written(tmp_path)
+    found = package.predict(spec, sweep={"pace.cohort": np.arange(2, 4)}, cache=cache)
+    assert found.rows == package.predict(spec, sweep="pace.cohort=2,3", cache=cache).rows
+    capsys.readouterr()
+    _, out, _ = fedfleet("predict", spec, "--sweep", "pace.cohort=2..3", "--cache", cache, "--json")
+    assert json.loads(out)["rows"] == found.rows and found.sentence in str(found)
+
+
+def test_an_own_model_is_foretold_by_its_own_reference_runs(cache, capsys):
+    given = {"data": (X, Y), "cache": cache}
+    first = package.predict(OWN, model=Net, **given)
+    assert package.predict(OWN, model=Net, **given).answer()["reference"]["kept"]
+    other = package.predict(OWN, model=Bent, **given)
+    assert not other.answer()["reference"]["kept"], "equal first weights, another model"
+    assert other.ideal_accuracy < first.ideal_accuracy and first.commits.value == 3.0
+    capsys.readouterr()
+    bent = Bent()
+    bent.bent = False  # which no text tells
+    package.predict(OWN, model=lambda: bent, **given)
+    assert "are not kept" in capsys.readouterr().err
+    swept = package.predict(OWN, model=Net, **given, sweep="stop.rounds=2,3")
+    assert [row["commits"] for row in swept.rows] == [2.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("spec", "more", "says"),
+    [
+        (5, {}, "of type 'int' is no spec"),
+        ("none.toml", {}, "there is no spec file none.toml"),
+        ({"pase": {}}, {}, "did you mean 'pace'"),
+        (OWN, {"sweep": 3}, "sweep = 3"),
+        (OWN, {"sweep": {"pace.cohort": 3}}, "one key with 1 to 100 numbers"),
+        (OWN, {"sweep": {"a": [1], "b": [2]}}, "one key with"),
+        (OWN, {"sweep": {"choose.use": ["oort"]}}, "'oort' is not a number"),
+        (OWN, {"page": "nowhere/page.html"}, "page: cannot write"),
+        (OWN, {"cache": 3}, "cache = 3: give a path"),
+        (OWN, {"model": Net}, "give both model and data to predict"),
+        ({"task": "digits_logreg"}, {"model": Net, "data": (X, Y)}, "the spec names a task"),
+    ],
+)
+def test_mistakes_are_one_sentence(spec, more, says):
+    with pytest.raises(package.BadInput, match=says) as caught:
+        package.predict(spec, **more)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,31 @@
+"""`fedfleet.report` is `fedfleet report`: of a result or a folder, and what has no page yet is said."""
+
+import json
+
+import pytest
+
+import fedfleet as package
+
+
+def test_the_call_and_the_verb_write_the_same(run_copy, tiny_run, fedfleet):
+    found = package.report(str(run_copy))
+    written = found.page.read_bytes()
+    _, out, _ = fedfleet("report", run_copy, "--json")
+    assert json.loads(out) == json.loads(json.dumps(found.answer())) and found.page.read_bytes() == written
+    assert found.kind == "run" and found.answer()["digest"] == tiny_run.metrics["digest"]
+    assert package.report(package.load(run_copy)).page == found.page
+
+
+@pytest.mark.parametrize(("file", "what"), [("study.toml", "study"), ("tune.db", "search")])
+def test_what_has_not_ended_is_said(tmp_path, file, what):
+    (tmp_path / file).write_text("")
+    with pytest.raises(package.BadInput, match=f"the {what} in .* has not ended"):
+        package.report(tmp_path)
+
+
+def test_what_is_no_folder_is_refused(tmp_path):
+    for odd in (5, None, ""):
+        with pytest.raises(package.BadInput, match="is no folder"):
+            package.report(odd)
+    with pytest.raises(package.BadInput, match="no run folder"):
+        package.report(tmp_path / "none")
