@@ -111,7 +111,7 @@ def _columns(rows: Sequence[RoundTime], sheet: Sheet) -> Drawing:
         at = 0.0
         for family, seconds in by_family(r.causes).items():
             why = f"; {as_people(r.reason)}" if r.reason else ""
-            title = "" if sheet.slim else f"round {r.round}: {family} {span(seconds)} of {span(r.seconds)}{why}"
+            title = "" if sheet.slim else f"round {r.round + 1}: {family} {span(seconds)} of {span(r.seconds)}{why}"
             found.append(box(x(i), y(at + seconds), thick, y(at) - y(at + seconds), paints[family], title))
             at += seconds
     return Drawing(sheet.width, base + 42, found + foot_axis(x, _feet(rows, 4 if sheet.slim else 7), base, "rounds"))
@@ -121,6 +121,6 @@ def _feet(rows: Sequence[RoundTime], most: int) -> Ticks:
     """Round numbers of rounds, each under the column that holds it."""
     if not rows:
         return []
-    numbers = [r.round for r in rows]
+    numbers = [r.round + 1 for r in rows]  # people count from 1, journals from 0
     wanted = [t for t in ticks(numbers[0], max(numbers[-1], numbers[0] + 1), most) if t == int(t) and t <= numbers[-1]]
     return [(said_number(t), bisect_right(numbers, t) - 0.5) for t in wanted]

@@ -163,7 +163,7 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     found += [box(x(rounds.closed[i]) - thick, y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
     if failed:
         said = (
-            f"round {rounds.number[failed[0]]} failed"
+            f"round {rounds.number[failed[0]] + 1} failed"
             if len(failed) == 1
             else f"hatched: {len(failed):,} rounds failed"
         )

@@ -55,7 +55,7 @@ class Shown:
         what = {"best": "the best", "usual": "a usual one", "worst": "one that failed" if failed else "the longest"}[
             self.word
         ]
-        return f"Round {self.round.number:,}, {what}: {used:,} of {max(asked, used):,} used"
+        return f"Round {self.round.number + 1:,}, {what}: {used:,} of {max(asked, used):,} used"
 
 
 def shown_rounds(f: Facts) -> list[Shown]:
@@ -226,7 +226,7 @@ def failed_section(f: Facts) -> list[str]:
         [
             as_people(reason, f.people, f.person),
             f"{len(some):,} of {total:,}",
-            _which([e.round for e in some]),
+            _which([e.round + 1 for e in some]),
             f"{plain(some[0].time)} after the start",
         ]
         for reason, some in sorted(reasons.items(), key=lambda item: -len(item[1]))
