@@ -112,7 +112,11 @@ def cure(found: Failures) -> str:
     """What most of the failed rounds lacked, and what to do about it."""
     match found.causes.most_common(1)[0][0]:
         case Cause.FEW:
-            who = f"no more than {found.reachable} clients were" if found.reachable else "nobody was"
+            who = (
+                f"no more than {found.reachable} {'client was' if found.reachable == 1 else 'clients were'}"
+                if found.reachable
+                else "nobody was"
+            )
             return f"{who} reachable in these rounds before {clock(found.last)}; {WAIT}, or change world.states"
         case Cause.UNABLE:
             why = found.unable.most_common(1)[0][0]

@@ -10,7 +10,7 @@ from tests.browser.sight import Sight
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # no longer: while Playwright is open, no test of the same process can call asyncio.run
 def browser():
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make setup")
     where = os.environ.get("FEDFLEET_CHROMIUM") or next(

@@ -221,7 +221,9 @@ def on_a_real_clock(plan, seconds, judging, gathering):
 @settings(deadline=None, derandomize=True, max_examples=40)
 @given(
     st.lists(st.sampled_from([1.0, 3.0, 8.0, 10.0]), min_size=4, max_size=6),
-    st.sampled_from([(readiness(2), True), (readiness(3, t_break=2.0), True), (deadline(3, seconds=7.0), False), (buffered(2, 3), False)]),
+    st.sampled_from([
+        (readiness(2), True), (readiness(3, t_break=2.0), True), (deadline(3, seconds=7.0), False), (buffered(2, 3), False),
+    ]),
     st.sampled_from([0.4, 1.0, 3.0]), st.sampled_from([0.0, 0.7, 5.0, 11.0]), st.sampled_from([0.0, 2.5]), st.integers(1, 3),
 )  # fmt: skip
 def test_where_judging_takes_time_looks_change_no_decision_and_nobody_waits_for_ever(

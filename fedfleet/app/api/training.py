@@ -14,7 +14,6 @@ from fedfleet.app.pages.report import write_report
 from fedfleet.app.result import OnCommit, Result, Telling
 from fedfleet.app.runs import Finished, finished, perform, stored_weights
 from fedfleet.app.runs.classes import with_classes
-from fedfleet.app.runs.folder import refuse_absent
 from fedfleet.app.runs.own import Own, judged, reopened
 from fedfleet.app.runs.privacy import source_here, with_privacy
 from fedfleet.app.runs.replay import replay_run
@@ -55,7 +54,8 @@ def run(
             written.
         keep_data: copy the inputs into the folder; otherwise it refers to the file that they came from, by path and hash, or
             they must be given again. Labels are always kept: decisions are checked against them.
-        resume: go on from the last checkpoint in `out`. What is not given again is taken from the folder.
+        resume: go on from the last checkpoint in `out`; where there is none yet, begin, so that a script can be called again. What
+            is not given again is taken from the folder.
         trust_code: the hash of the code in a folder, which is never run without it.
 
     >>> result = run({"task": {"use": "digits_logreg"}, "stop": {"rounds": 2}})
@@ -72,8 +72,6 @@ def run(
     folder = None if out is None else folder_of("out", out)
     if resume and folder is None:
         raise BadInput("resume: say which run to go on with, by its folder: out=..")
-    if resume and folder is not None:
-        refuse_absent(folder)
     telling = Telling(_callbacks(on_commit))
     own_parts = given(model, data, loss, metrics)
     resolved, own = asked(

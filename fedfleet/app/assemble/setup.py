@@ -46,8 +46,8 @@ def caveats(setup: Setup) -> list[str]:
         return []
     named = ", ".join(home[:_NAMED]) + (", .." if len(home) > _NAMED else "")
     return [
-        f"{len(home)} of the model's {len(params)} leaves ({named}) stay with the clients, and the server's are as they were at "
-        "the start: read accuracy_clients, since accuracy is no client's"
+        f"{len(home)} of the {len(params)} arrays of weights ({named}) stay with the clients, and the server's are as at "
+        "the start: read accuracy_clients, since accuracy is of a model that nobody uses"
     ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from fedfleet.app.comparing.record import Arm, Compared, clock_of
 
 _LONGEST = 40  # characters of a value in a name
+_LENGTHY = 60  # characters: specs that differ in so much are told apart by what people called the runs
 _ALL = "all runs"
 _MADE = "runtime.use"  # no key of a spec: whether a run was served or simulated
 
@@ -76,10 +77,32 @@ def arms(runs: Sequence[Compared]) -> tuple[Arm, ...]:
         groups.setdefault(json.dumps(row, sort_keys=True, default=str), []).append(i)
     keys = [rows[members[0]] for members in groups.values()]
     names = arm_names(keys)
+    if max(map(len, names), default=0) > _LENGTHY:
+        names = _by_folder([[runs[i].name for i in members] for members in groups.values()]) or names
     return tuple(
         Arm(name, row, tuple(runs[i] for i in members))
         for name, row, members in zip(names, keys, groups.values(), strict=True)
     )
+
+
+def _by_folder(arms: Sequence[Sequence[str]]) -> list[str]:
+    """What the names of each arm's runs have in common, where that tells arms apart; else nothing.
+
+    >>> _by_folder([["slow-0", "slow-1"], ["quick"]]), _by_folder([["a0", "b1"], ["c"]])
+    (['slow', 'quick'], [])
+    """
+    found = [names[0] if len(names) == 1 else _shared(names).rstrip("-_. 0123456789") for names in arms]
+    return found if all(found) and len(set(found)) == len(found) else []
+
+
+def _shared(names: Sequence[str]) -> str:
+    """The letters with which all of these begin."""
+    letters = list[str]()
+    for column in zip(*names, strict=False):
+        if len(set(column)) > 1:
+            break
+        letters.append(column[0])
+    return "".join(letters)
 
 
 def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -128,18 +128,24 @@ def _won(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair])
 def unlike_data(arms: Sequence[Arm]) -> list[str]:
     """The names of the data if these arms are judged on unlike ones, whose accuracies say nothing of each other; else nothing.
 
-    Tasks are named data_model: two models on the same data may well be compared. Where the names of tasks differ, the same
-    share of lucky guesses and the same size of the test set must bear that out. Runs of one seed have one test set, or cannot be
-    compared either.
+    Tasks are named data_model: two models on the same data may well be compared. Where the names of tasks differ, the same size of
+    the test set must bear that out, and the same share of lucky guesses on those that one seed drew. Runs of one seed have one test
+    set, or cannot be compared either.
     """
     runs = [run for arm in arms for run in arm.runs]
     names = dict.fromkeys(data_of(run) for run in runs)
-    facts = {(run.tested, run.metrics.get("chance")) for run in runs if run.tested}
-    if len(names) == 1 and (len({run.task for run in runs}) == 1 or len(facts) <= 1):
+    drawn = {(_data_seed(run), run.tested, run.metrics.get("chance")) for run in runs if run.tested}
+    alike = len({tested for _, tested, _ in drawn}) <= 1 and len(drawn) <= len({seed for seed, _, _ in drawn})
+    if len(names) == 1 and (len({run.task for run in runs}) == 1 or alike):
         sizes = [{run.tested for run in runs if run.tested and seed_of(run) == seed} for seed in map(seed_of, runs)]
         odd = next((sorted(found) for found in sizes if len(found) > 1), [])
         return [f"a test set of {n:,} samples" for n in odd]
     return list(names) if len(names) > 1 else list(dict.fromkeys(run.task for run in runs))
+
+
+def _data_seed(run: Compared) -> int:
+    """What the test set was drawn by."""
+    return int(run.table.get("seeds", {}).get("data", run.seed))
 
 
 def data_of(run: Compared) -> str:

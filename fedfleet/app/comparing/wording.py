@@ -222,6 +222,11 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
         said.append(f"made no model: {_listed(bare)}")
     if silent:
         said.append(f"made models and evaluated none: {_listed(silent)}")
+    own = [r.name for r in runs if any("read accuracy_clients" in w for w in r.metrics.get("warnings", ()))]
+    if own:
+        said.append(
+            f"parts of the model stay with each client, and accuracy is of a model that nobody uses: {_listed(own)}"
+        )
     served = [r.name for r in runs if r.served]
     if served:
         said.append(f"served over a network, so that time is real there and not virtual: {_listed(served)}")

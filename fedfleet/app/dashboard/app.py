@@ -37,7 +37,7 @@ from fedfleet.app.dashboard.pages import (
 from fedfleet.app.dashboard.starting import Starter, last_words
 from fedfleet.app.dashboard.streaming import Beside, stream
 from fedfleet.app.dashboard.telling import repeated
-from fedfleet.app.dashboard.watching import FINISHED, RUNNING, Followed, Glance, Watch, is_run
+from fedfleet.app.dashboard.watching import DAMAGED, FINISHED, RUNNING, Followed, Glance, Watch, is_run
 from fedfleet.app.dashboard.wired import server_says, wire_log
 from fedfleet.app.terminal.answers import say
 from fedfleet.core.errors import FedFleetError
@@ -136,7 +136,8 @@ async def _looking(site: Site) -> None:
 
 
 async def _home(site: Site, request: Request) -> Response:
-    current = next(iter(site.watch.glances), "")
+    runs = site.watch.glances
+    current = next((name for name, run in runs.items() if run.status != DAMAGED), next(iter(runs), ""))
     return await _page(site, request, request.query_params.get("again") or current)
 
 
@@ -168,10 +169,10 @@ async def _page(site: Site, request: Request, name: str) -> Response:
 def _aside(site: Site, request: Request, current: str) -> str:
     words, again = request.query_params.get("filter", ""), site.watch.glances.get(request.query_params.get("again", ""))
     values = filled(again.table, f"{again.name.rpartition('/')[2][:56]}-again") if again else _first_values(site)
-    runs = site.watch.glances.values()
-    rows = run_rows(filtered(runs, words), runs, ticked=(), current=current)
+    runs, by = site.watch.glances.values(), request.query_params.get("by", "")
+    rows = run_rows(filtered(runs, words, by), runs, ticked=(), current=current)
     can = not is_run(site.watch.root)
-    return run_list(rows, words) + form(values, {kind: names(kind) for kind in _KINDS}, can=can)
+    return run_list(rows, words, by) + form(values, {kind: names(kind) for kind in _KINDS}, can=can)
 
 
 def _first_values(site: Site) -> dict[str, str]:
@@ -195,7 +196,7 @@ async def _starting(site: Site, request: Request) -> Response:
 
 async def _list(site: Site, request: Request) -> Response:
     asks, runs = request.query_params, site.watch.glances.values()
-    found = filtered(runs, asks.get("filter", ""))
+    found = filtered(runs, asks.get("filter", ""), asks.get("by", ""))
     return HTMLResponse(run_rows(found, runs, ticked=set(asks.getlist("run")), current=asks.get("current", "")))
 
 

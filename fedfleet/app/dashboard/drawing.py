@@ -21,7 +21,7 @@ _CLASSES = {BACK: "f4", USED: "f4", WORKING: "f5", LATE: "hx", LOST: "gone", REF
 def sparkline(scores: Sequence[Score], planned: int | None, *, live: bool) -> str:
     """Accuracy by model as steps, always from 0 to 100 %, and over all models that are planned while a run goes on."""
     if not scores:
-        return '<svg class="sp" aria-hidden="true"></svg>'
+        return f'<svg viewBox="0 0 {_WIDE} {_HIGH}" class="sp" aria-hidden="true"></svg>'
     some = (
         [scores[i * len(scores) // _POINTS] for i in range(_POINTS)] + [scores[-1]] if len(scores) > _POINTS else scores
     )
@@ -62,7 +62,7 @@ def rounds_picture(rounds: Sequence[Round]) -> str:
     return (
         f'<div class="col"><span class="ytick">{most:,}</span><svg viewBox="0 0 {8 * max(len(some), 20)} 67" preserveAspectRatio="none" '
         f'class="rounds" role="img" aria-label="{escape(words)}"><path d="M0 60.5H{8 * max(len(some), 20)}" class="ax"/>{"".join(columns)}</svg></div>'
-        f'<div class="ends"><span>round {some[0].number + 1:,}</span><span>round {some[-1].number + 1:,}</span></div>'
+        f'<div class="ends"><span>round {some[0].number + 1:,}</span>{f"<span>round {some[-1].number + 1:,}</span>" if len(some) >= 20 else f"<span>the last: round {some[-1].number + 1:,}</span>" if len(some) > 1 else ""}</div>'
     )
 
 

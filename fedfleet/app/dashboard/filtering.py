@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from fedfleet.app.dashboard.watching import Glance
 from fedfleet.core.errors import nearest
@@ -36,8 +37,17 @@ class Filtered:
     odd: str = ""
 
 
-def filtered(runs: Iterable[Glance], words: str) -> Filtered:
-    """The runs of which all the words hold, separated by commas or spaces.
+# What a list can be sorted by: (what the page calls it, how; None leaves the order of the watch: running ones, then the newest).
+ORDERS: dict[str, tuple[str, Callable[[Glance], Any] | None]] = {
+    "": ("newest first", None),
+    "acc": ("most accurate first", lambda g: (g.accuracy is None, -(g.accuracy or 0.0))),
+    "time": ("longest first", lambda g: -g.time),
+    "name": ("by name", lambda g: g.name.lower()),
+}
+
+
+def filtered(runs: Iterable[Glance], words: str, by: str = "") -> Filtered:
+    """The runs of which all the words hold, separated by commas or spaces, in one of the `ORDERS`.
 
     A word is part of a name, a state (`running`) or a value of the spec; `acc>90` compares a measure, `pace.seconds=300` a key.
     """
@@ -53,7 +63,9 @@ def filtered(runs: Iterable[Glance], words: str) -> Filtered:
             test, said = _compared(match["key"], match["sign"], match["value"])
             tests.append(test)
             odd += [said] if said else []
-    return Filtered([run for run in runs if all(test(run) for test in tests)], " ".join(odd))
+    found = [run for run in runs if all(test(run) for test in tests)]
+    order = ORDERS.get(by, ORDERS[""])[1]
+    return Filtered(found if order is None else sorted(found, key=order), " ".join(odd))
 
 
 def _named(word: str) -> Callable[[Glance], bool]:

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 from fedfleet.app.dashboard.drawing import HATCH, round_bars, rounds_picture, sparkline
 from fedfleet.app.dashboard.facts import Seen
-from fedfleet.app.dashboard.filtering import Filtered
+from fedfleet.app.dashboard.filtering import ORDERS, Filtered
 from fedfleet.app.dashboard.guarding import TOKEN_HEADER, Door, is_loopback
 from fedfleet.app.dashboard.telling import (
     Repeated,
@@ -59,27 +59,38 @@ def whole(aside: str, main: str) -> str:
     return f'<div class="grid"><aside>{aside}</aside><main>{main}</main></div>'
 
 
-def run_list(rows: str, words: str) -> str:
-    """The runs with their filter; the rows fetch themselves anew when runs change."""
+def run_list(rows: str, words: str, by: str = "") -> str:
+    """The runs with their filter and order; the rows fetch themselves anew when runs change."""
     return (
         '<section id="runs"><div class="hd"><h2>Runs</h2></div>'
         '<label class="flt"><span class="vh">Filter runs</span><input type="search" id="filter" name="filter" autocomplete="off" '
         f'value="{escape(words)}" placeholder="Filter: severe, deadline, acc&gt;90" hx-get="/list" '
         'hx-trigger="input changed delay:250ms, search" hx-include="#runs" hx-target="#rows" hx-swap="outerHTML"></label>'
-        f"{rows}</section>"
+        '<label class="flt"><span class="vh">Order of the runs</span><select id="by" name="by" hx-get="/list" hx-trigger="change" '
+        f'hx-include="#runs" hx-target="#rows" hx-swap="outerHTML">{_orders(by)}</select></label>{rows}</section>'
+    )
+
+
+def _orders(by: str) -> str:
+    return "".join(
+        f'<option value="{key}"{" selected" if key == by else ""}>{said}</option>' for key, (said, _) in ORDERS.items()
     )
 
 
 def run_rows(found: Filtered, everything: Collection[Glance], *, ticked: Collection[str], current: str) -> str:
-    """The rows of the list, with ticks to compare, and how many runs there are."""
+    """The rows of the list, with ticks to compare, and how many runs there are; what is ticked stays in sight, whatever the filter."""
     counts = [(sum(g.status == s for g in everything), s) for s in (RUNNING, FINISHED, STOPPED, DAMAGED)]
     said = ", ".join(f"{n:,} {status}" for n, status in counts if n) or "none yet"
-    rows = "".join(_run_row(g, ticked, current) for g in found.runs[:_SHOWN])
+    shown = found.runs[:_SHOWN]
+    here = {g.name for g in shown}
+    kept = [g for g in everything if g.name in ticked and g.name not in here]
+    rows = "".join(_run_row(g, ticked, current) for g in [*kept, *shown])
+    said += f"; {len(found.runs):,} match" if len(found.runs) < len(everything) else ""
     left = len(found.runs) - _SHOWN
     more = f'<p class="small">{left:,} more; filter to find them.</p>' if left > 0 else ""
     none = '<p class="small">No run matches.</p>' if everything and not found.runs else ""
     odd = f'<p class="small bad" role="status">{escape(found.odd)}</p>' if found.odd else ""
-    n = len([run for run in found.runs if run.name in ticked])
+    n = len(kept) + sum(g.name in ticked for g in shown)
     return (
         '<div id="rows" hx-get="/list" hx-trigger="runs-changed from:body" hx-include="#runs" hx-swap="outerHTML">'
         f'<p class="small tally">{said}</p><input type="hidden" name="current" value="{escape(current)}">'
@@ -132,8 +143,10 @@ def live_page(
 ) -> str:
     """One run in full; every piece with an id is replaced while the run goes on."""
     pieces = live_pieces(run, followed, other, log, says)
+    if run.status == DAMAGED and not followed.seen.rounds:
+        return f'<div class="hd"><h1>{escape(run.name)}</h1><span id="state">{pieces["state"]}</span></div><p id="say" class="say">{pieces["say"]}</p>'
     beside = (
-        f"grey: {other.run.name}, a finished run that this one repeats with another {', '.join(k for k, _, _ in other.differs) or 'start'}"
+        f"grey: {other.run.name}, a finished run {_unlike([k for k, _, _ in other.differs])}"
         if other
         else "nothing is learnt between two models, so the line goes in steps"
     )
@@ -157,6 +170,10 @@ def live_page(
         f'<div id="device" aria-live="polite"></div><section class="lo"><h2>Faults and late work</h2>{piece("div", "faults")}</section>'
         f'<section class="lo"><h2>Remarks and log</h2>{piece("div", "log")}</section>'
     )
+
+
+def _unlike(keys: Sequence[str]) -> str:
+    return f"that this one repeats with another {', '.join(keys)}" if keys else "of the same spec"
 
 
 def live_pieces(
@@ -267,7 +284,7 @@ def device_piece(run: str, seen: Seen, client: int, says: Says | None = None) ->
     )
     if not rows:
         return f'<section class="lo"><h2>Device {client}</h2><p class="small">It has never been asked so far.{there}</p></section>'
-    head = "".join(f"<th>{h}</th>" for h in ("round", "asked at", "took", "what came of it", "down / up"))
+    head = "".join(f'<th scope="col">{h}</th>' for h in ("round", "asked at", "took", "what came of it", "down / up"))
     lines = "".join(
         "<tr>" + "".join(f'<td data-h="{h}">{escape(str(cell))}</td>' for h, cell in zip(("round", "asked at", "took", "what came of it", "down / up"), row, strict=True)) + "</tr>"
         for row in rows[:50]
@@ -275,7 +292,7 @@ def device_piece(run: str, seen: Seen, client: int, says: Says | None = None) ->
     more = f'<p class="small">and {len(rows) - 50:,} turns before.</p>' if len(rows) > 50 else ""
     used = "is" if client in seen.in_model else "is not"
     return (
-        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} times; its work {used} in the model.{there}</p>'
+        f'<section class="lo"><h2>Device {client}</h2><p class="small">Asked {len(rows):,} {"time" if len(rows) == 1 else "times"}; its work {used} in the model.{there}</p>'
         f'<table class="rows"><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}</section>'
     )
 

@@ -39,10 +39,12 @@ def against_deadline(done: Done, fleet: str, share: float = 1.0) -> dict[str, tu
         way: {run.seed: value for run in done[fleet, way] if (value := at_hours(run, share)) is not None}
         for way in fleets.WAYS
     }
+    tested = min((run.tested for way in fleets.WAYS for run in done[fleet, way] if run.tested), default=0)
+    grain = 1 / tested if tested else 0.0  # no accuracy is known more finely than to a sample
     found = {
         way: pair
         for way in fleets.WAYS
-        if way != DEADLINED and (pair := paired_by_seed(values[way], values[DEADLINED])) is not None
+        if way != DEADLINED and (pair := paired_by_seed(values[way], values[DEADLINED], grain=grain)) is not None
     }
     return dict(zip(found, zip(found.values(), holm([pair.p for pair in found.values()]), strict=True), strict=True))
 

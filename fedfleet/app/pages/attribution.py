@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedfleet.app.pages.charts.axes import Scale, foot_axis, left_axis, room_for
+from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, room_for, ticks
 from fedfleet.app.pages.charts.axes import number as said_number
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, below, both, box, figure, key, text
+from fedfleet.app.pages.run.words import as_people
 from fedfleet.app.pages.times import even
 from fedfleet.app.terminal.text import span
 from fedfleet.measure.attribution.ledger import CAUSES, Attribution, RoundTime
 from fedfleet.measure.attribution.sentences import sentence, share
 
 _MOST = 120  # columns: more would be thinner than a hair
+_BROADEST = 64.0  # pixels of a column: the few rounds of a short run are no wall
 # (what people call it, its causes, its paint), in the order in which they are drawn.
 FAMILIES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("moving the model", ("latency", "download", "upload", "delivery"), "a4"),
@@ -63,13 +66,14 @@ def family_key(some: Sequence[Attribution]) -> str:
     return key([(name, kind) for name, _, kind in FAMILIES if name in there])
 
 
-def attribution_figure(found: Attribution) -> str:
-    """The figure with its caption; nothing if no time has passed."""
+def attribution_figure(found: Attribution, people: str = "people", person: str = "person") -> str:
+    """The figure with its caption, in which clients are called so; nothing if no time has passed."""
     if found.virtual_seconds <= 0:
         return ""
     rows = _grouped(found.rounds)
     each = "each round" if len(rows) == len(found.rounds) else f"the mean of {len(found.rounds) / len(rows):.1f} rounds"
-    said = sentence(found)
+    said = as_people(sentence(found), people, person)
+    said = said[:1].upper() + said[1:]
     wide, slim = both(
         lambda sheet: below(bars([whole_bar("The whole run", found)], sheet, most=1.0), _columns(rows, sheet), gap=10)
     )
@@ -98,18 +102,25 @@ def _columns(rows: Sequence[RoundTime], sheet: Sheet) -> Drawing:
     high = max((r.seconds for r in rows), default=1.0) or 1.0
     marks = even(0.0, high, 4)
     left, base, top = room_for(marks), 160.0, 24.0
-    x, y = Scale(0.0, len(rows) or 1, left, sheet.width - 8), Scale(0.0, high, base, top)
-    found = [text(0, 12, "time of each round"), *left_axis(y, marks, left, x.end)]
-    width = (x.end - left) / max(len(rows), 1)
+    width = min((sheet.width - 8 - left) / max(len(rows), 1), _BROADEST)
+    x, y = Scale(0.0, len(rows) or 1, left, left + width * (len(rows) or 1)), Scale(0.0, high, base, top)
+    found = [text(0, 12, "time of each round"), *left_axis(y, marks, left, sheet.width - 8)]
     thick = max(width - (1.2 if width > 4 else 0.0), 0.6)
     paints = {family: kind for family, _, kind in FAMILIES}
     for i, r in enumerate(rows):
         at = 0.0
         for family, seconds in by_family(r.causes).items():
-            why = f"; {r.reason}" if r.reason else ""
-            title = "" if sheet.slim else f"round {r.round}: {family} {span(seconds)} of {span(r.seconds)}{why}"
+            why = f"; {as_people(r.reason)}" if r.reason else ""
+            title = "" if sheet.slim else f"round {r.round + 1}: {family} {span(seconds)} of {span(r.seconds)}{why}"
             found.append(box(x(i), y(at + seconds), thick, y(at) - y(at + seconds), paints[family], title))
             at += seconds
-    shown: list[int] = np.unique(np.linspace(0, len(rows) - 1, 4 if sheet.slim else 7).astype(np.int64)).tolist()
-    feet = [(said_number(rows[i].round), i + 0.5) for i in shown] if rows else []
-    return Drawing(sheet.width, base + 42, found + foot_axis(x, feet, base, "rounds"))
+    return Drawing(sheet.width, base + 42, found + foot_axis(x, _feet(rows, 4 if sheet.slim else 7), base, "rounds"))
+
+
+def _feet(rows: Sequence[RoundTime], most: int) -> Ticks:
+    """Round numbers of rounds, each under the column that holds it."""
+    if not rows:
+        return []
+    numbers = [r.round + 1 for r in rows]  # people count from 1, journals from 0
+    wanted = [t for t in ticks(numbers[0], max(numbers[-1], numbers[0] + 1), most) if t == int(t) and t <= numbers[-1]]
+    return [(said_number(t), bisect_right(numbers, t) - 0.5) for t in wanted]

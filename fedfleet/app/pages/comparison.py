@@ -18,8 +18,8 @@ from fedfleet.app.pages.compared.sides import grouped, sides_of
 from fedfleet.app.pages.compared.standings import standings_figure
 from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import Judged, caveat, headline, lead, verdict_list
-from fedfleet.app.pages.compared.words import capital, count, tight, time
-from fedfleet.app.pages.html import page, topline
+from fedfleet.app.pages.compared.words import capital, count, time
+from fedfleet.app.pages.html import page, tight, topline
 from fedfleet.core.errors import BadInput
 
 _EXPLAINED = 40  # runs whose time is explained: more would keep the reader of the page waiting

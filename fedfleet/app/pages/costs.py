@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from html import escape
 from typing import Any
 
+from fedfleet.app.pages.compared.words import time
 from fedfleet.app.pages.html import table
 from fedfleet.app.pages.times import plain
 from fedfleet.app.terminal.text import percent, size
@@ -32,8 +33,8 @@ def energy(joules: float) -> str:
 # (heading, of which measures the sum, how it is said)
 _COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[float], str]], ...] = (
     ("tasks", ("tasks", "asked"), lambda n: f"{n:,.0f}"),
-    ("at work", ("worked_seconds",), plain),
-    ("out of reach", ("waited_seconds",), plain),
+    ("at work", ("worked_seconds",), lambda s: time(s) if s >= 1 else plain(s)),
+    ("out of reach", ("waited_seconds",), lambda s: time(s) if s >= 1 else plain(s)),
     ("moved", ("bytes_down", "bytes_up"), size),
     ("energy", ("joules",), energy),
 )
@@ -71,7 +72,11 @@ def _for_nothing(m: Mapping[str, Any], rows: Mapping[str, Row]) -> str:
     lost = [(wasted / moved, "of the bytes")] if moved and "bytes_wasted" in m else []
     if drawn.get("joules"):
         lost.append((1 - drawn["useful"] / drawn["joules"], "of the energy"))
-    said = [f"{percent(part)} {of}" for part, of in lost] if any(part >= _LITTLE for part, _ in lost) else []
+    said = (
+        [f"{percent(part) if part >= _LITTLE else 'under 0.1 %'} {of}" for part, of in lost]
+        if any(part >= _LITTLE for part, _ in lost)
+        else []
+    )
     grams = (
         f" The energy stands for {drawn['grams']:,.3g} g of carbon dioxide." if drawn.get("grams") is not None else ""
     )

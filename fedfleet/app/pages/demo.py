@@ -18,9 +18,9 @@ from fedfleet.app.pages.compared.rows import Head, html_table, runs_table
 from fedfleet.app.pages.compared.standings import standings_figure
 from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import SEED
-from fedfleet.app.pages.compared.words import capital, count, points, spread, tight, whole
+from fedfleet.app.pages.compared.words import capital, count, points, spread, whole
 from fedfleet.app.pages.demo_users import users_section
-from fedfleet.app.pages.html import page, topline
+from fedfleet.app.pages.html import page, tight, topline
 
 PAGE = "index.html"
 _COLOURS = {"mild": 1, "middle": 2, "severe": 3}

@@ -12,7 +12,8 @@ from fedfleet.app.pages.charts.drawing import both, figure, key
 from fedfleet.app.pages.compared.curves import accuracy_figure
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.rows import Head, accuracy_cell, html_table, seed_links, time_to
-from fedfleet.app.pages.compared.words import points, tight
+from fedfleet.app.pages.compared.words import points
+from fedfleet.app.pages.html import tight
 from fedfleet.shuffle import score, solve
 from fedfleet.shuffle.problem import effort
 

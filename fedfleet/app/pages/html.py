@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
@@ -13,6 +14,9 @@ _PATTERNS = (
     '<pattern id="over" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><path d="M1 0V5" class="over-stroke"/></pattern>'
     "</defs></svg>"
 )
+
+
+_SHORT = 11  # characters of a key figure that stay on one line in full size
 
 
 def tokens() -> str:
@@ -33,9 +37,31 @@ def page(title: str, body: Sequence[str], *, top: str = "", description: str = "
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>{about}<style>{style()}</style></head>\n<body>\n'
         + _PATTERNS
         + "<main>\n"
-        + "\n".join([top or topline(""), *body])
+        + tight("\n".join([top or topline(""), *body]))
         + "\n</main>\n</body></html>\n"
     )
+
+
+_UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|[kM]?J|points|rounds?)(?![\w/])")
+_P = re.compile(r"\bp (=|&lt;|<) ")
+_APART = re.compile(
+    r"(<(pre|code|svg|title)\b.*?</\2>|<[^>]*>)", re.DOTALL
+)  # what is copied, drawn or read by machines stays as it is
+
+
+def tight(said: str) -> str:
+    """Text or HTML in which numbers stay on one line with their units.
+
+    >>> tight('<p title="5 s">After 5 s, <code>5 s</code>').replace("\\u00a0", "~")
+    '<p title="5 s">After 5~s, <code>5 s</code>'
+    """
+    parts = _APART.split(said)  # text, what stands apart, its name, text, ..
+    kept = (
+        _P.sub("p\u00a0\\1\u00a0", _UNIT.sub("\\1\u00a0\\2", part)) if i % 3 == 0 else part
+        for i, part in enumerate(parts)
+        if i % 3 < 2
+    )
+    return "".join(kept)
 
 
 def topline(what: str, links: Sequence[tuple[str, str]] = ()) -> str:
@@ -51,7 +77,9 @@ def keys(entries: Sequence[tuple[str, str, str]]) -> str:
         return f'<abbr title="{escape(gloss, quote=True)}">{escape(what)}</abbr>' if gloss else escape(what)
 
     def said(value: str) -> str:
-        return f'<dd class="bad">{escape(value[1:])}</dd>' if value.startswith("!") else f"<dd>{escape(value)}</dd>"
+        kinds = " ".join(k for k, there in (("bad", value[:1] == "!"), ("long", len(value) > _SHORT)) if there)
+        marked = f' class="{kinds}"' if kinds else ""
+        return f"<dd{marked}>{escape(value.removeprefix('!'))}</dd>"
 
     return '<dl class="keys">' + "".join(f"<div><dt>{told(w, g)}</dt>{said(v)}</div>" for v, w, g in entries) + "</dl>"
 
@@ -81,6 +109,6 @@ def table(
         return "<tr>" + "".join(cell(i, said, to) for i, said in enumerate(row)) + "</tr>"
 
     ways = links or [""] * len(rows)
-    heads = "".join(f"<th{kind(i)}>{escape(said)}</th>" for i, said in enumerate(head))
+    heads = "".join(f'<th scope="col"{kind(i)}>{escape(said)}</th>' for i, said in enumerate(head))
     lines = "".join(line(row, to) for row, to in zip(rows, ways, strict=True))
     return f'<table class="rows"><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>'

@@ -23,6 +23,7 @@ from fedfleet.app.pages.run.lateness import late_section
 from fedfleet.app.pages.run.learning import learning_section
 from fedfleet.app.pages.run.people import people_section
 from fedfleet.app.pages.run.rounds import failed_section, rounds_section
+from fedfleet.app.pages.run.words import as_people
 from fedfleet.app.runs import Finished, kept_caveats, kept_chance, opened, own_measures
 from fedfleet.app.runs.classes import kept_classes
 from fedfleet.app.runs.explaining import booked
@@ -112,7 +113,7 @@ def render(
         *people_section(f),
         *late_section(f),
         *rounds_section(f),
-        *_where_time_went(attribution),
+        *_where_time_went(f),
         *fleet_section(f),
         *hard_section(f),
         *classes_section(f),
@@ -127,7 +128,7 @@ def render(
 
 def _conclusion(f: Facts) -> list[str]:
     """What was reached, what it cost, what held it back; key figures; what to try, and how sure all this is."""
-    warned = [f'<p class="warning">{escape(warning)}</p>' for warning in f.metrics["warnings"]]
+    warned = [f'<p class="warning">{escape(as_people(w, f.people, f.person))}</p>' for w in f.metrics["warnings"]]
     hints, sure = to_try(f), how_sure(f)
     said = f"<b>What to try.</b> {escape(' '.join(hints))} " if hints else ""
     doubt = f"<b>How sure?</b> {escape(sure)}" if sure else ""
@@ -135,6 +136,7 @@ def _conclusion(f: Facts) -> list[str]:
     return [f"<h1>{escape(title(f))}</h1>", f'<p class="lead">{escape(lead(f))}</p>', *warned, keys(keys_of(f)), *aside]
 
 
-def _where_time_went(found: Attribution | None) -> list[str]:
+def _where_time_went(f: Facts) -> list[str]:
     """The picture, whose note says it in a sentence."""
-    return [] if found is None else ["<h2>Where the time went</h2>", attribution_figure(found)]
+    found = f.attribution
+    return [] if found is None else ["<h2>Where the time went</h2>", attribution_figure(found, f.people, f.person)]

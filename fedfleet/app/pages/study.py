@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.comparing.grouping import arm_names
 from fedfleet.app.comparing.judging import verdict
 from fedfleet.app.comparing.reading import read_run
 from fedfleet.app.comparing.record import Arm
@@ -22,8 +23,8 @@ from fedfleet.app.pages.compared.sides import grouped, sides_of
 from fedfleet.app.pages.compared.standings import standings_figure
 from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import Judged, caveat, headline, lead, verdict_list
-from fedfleet.app.pages.compared.words import capital, chance, count, points, tight, time, times
-from fedfleet.app.pages.html import page, topline
+from fedfleet.app.pages.compared.words import capital, chance, count, points, time, times
+from fedfleet.app.pages.html import page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import finished
 from fedfleet.app.studies.answering import Studied
@@ -78,6 +79,7 @@ def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
 
 def study_page(found: Mapping[str, Any], path: Path) -> str:
     """The page; `path` is where it will lie, beside the runs."""
+    found = _in_words(found)
     arms, sides, judged = _judged(found, path)
     failed = [run for run in found["runs"] if run["reason"]]
     name, seeds = str(found["name"]), len({run["seed"] for run in found["runs"]})
@@ -104,6 +106,26 @@ def study_page(found: Mapping[str, Any], path: Path) -> str:
     ]  # fmt: skip
     top = topline(f"study {name}: {count(len(found['rows']), 'arm')}, {count(seeds, 'seed')}", [])
     return page(f"FedFleet study: {name}", body, top=top, description=str(found["verdict"]))
+
+
+def _in_words(found: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same with arms of a grid called by the ends of their keys: lr 0.1, seconds 20. Files keep the names of the study."""
+    rows = [row for row in found["rows"] if "=" in str(row["arm"])]
+    names = arm_names([row["settings"] for row in rows]) if len(rows) == len(found["rows"]) > 1 else []
+    words = {str(row["arm"]): name for row, name in zip(rows, names, strict=False)}
+
+    def told(value: Any) -> Any:
+        match value:
+            case str():
+                return words.get(value, value)
+            case list():
+                return [told(inner) for inner in value]
+            case dict():
+                return {key: told(inner) for key, inner in value.items()}
+            case _:
+                return value
+
+    return told(dict(found)) if len(set(words.values())) == len(found["rows"]) else found
 
 
 def _judged(found: Mapping[str, Any], path: Path) -> tuple[list[Arm], list[Side], Judged]:

@@ -36,7 +36,9 @@ def even(low: float, high: float, most: int = 6) -> list[tuple[str, float]]:
     """
     step, each, unit = next((s for s in _LADDER if (high - low) / s[0] <= most), _LADDER[-1])
     first, last = -int(-low // step), int(high // step)
-    return [(_rounded(i * step) or _said(i * each, unit), i * step) for i in range(first, last + 1)]
+    natural = [_rounded(i * step) for i in range(first, last + 1)]
+    whole = all(natural)  # else all of them in the unit of the step: 60 s between 40 s and 80 s
+    return [(said if whole or not i else _said(i * each, unit), i * step) for i, said in enumerate(natural, first)]
 
 
 def _rounded(seconds: float) -> str:

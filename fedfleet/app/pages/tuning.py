@@ -15,8 +15,8 @@ from fedfleet.app.pages.charts.drawing import Drawing, Sheet, both, figure
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
 from fedfleet.app.pages.compared.looking import REPORT, link_to
 from fedfleet.app.pages.compared.rows import Head, html_table
-from fedfleet.app.pages.compared.words import count, tight
-from fedfleet.app.pages.html import page, topline
+from fedfleet.app.pages.compared.words import count
+from fedfleet.app.pages.html import page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.pages.times import even
 from fedfleet.app.runs import finished
@@ -71,7 +71,7 @@ def conclusion(found: Tuned) -> tuple[str, str]:
     aim, trials = found.aim, len(found.rows)
     cost = (
         f"{trials} trials took {found.rounds:,} rounds; {found.count('pruned')} were stopped early, which saved "
-        f"{100 * found.rounds_saved:.0f} % of the rounds; {found.count('failed')} failed."
+        f"{100 * found.rounds_saved:.0f} % of the rounds; {found.count('failed') or 'none'} failed."
     )
     if found.winner is None:
         return f"None of {trials} trials ended", cost
@@ -153,7 +153,7 @@ def _importance(found: Tuned) -> str:
     rows = [Bar(key, [Part(value, "a1")], f"{100 * value:.0f} %") for key, value in found.importance.items()]
     wide, slim = both(lambda sheet: bars(rows, sheet, beside=True, most=1.0))
     most = next(iter(found.importance))
-    how = "The share of the differences between trials that each key explains (fANOVA); pruned trials are not in it."
+    how = "The share of the differences between trials that each key explains (fANOVA); trials that were stopped early are not in it."
     return figure(
         "Which key matters", how, wide, slim, f"{most} matters most, with {100 * found.importance[most]:.0f} %."
     )

@@ -186,7 +186,7 @@ def _taken_up(setup: Setup, folder: Path) -> tuple[Journal, Recovered | None]:
     for damage in back.damages:
         say(damage)
     say(
-        f"going on in round {book.round} with model {book.version}; {book.running} tasks are out, {book.arrived} reports in"
+        f"going on in round {book.round + 1} with model {book.version}; {book.running} tasks are out, {book.arrived} reports in"
     )
     return journal, back
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from fedfleet.app.runs.folder import make_folder
 from fedfleet.app.runs.own import Resolving
 from fedfleet.app.studies.analysing import analysed, check_askable, conclusion, rows_of
 from fedfleet.app.studies.expanding import Cell, by_name, expanded, tried
-from fedfleet.app.studies.exporting import export, flat_row
+from fedfleet.app.studies.exporting import TABLES, export, flat_row
 from fedfleet.app.studies.file import Study, read_study, study_of, study_text
 from fedfleet.app.studies.forms import FILE as FORMS
 from fedfleet.app.studies.hardness import hardness
@@ -134,6 +135,10 @@ def study(
         tell(f"WARNING: {doubt}")
     _take(out)
     with locked(out):
+        if _stale(out, cells):
+            tell(
+                f"the tables in {out} are of other runs than this file asks for; they go, and new ones come with its runs"
+            )
         write_whole(out / FILE, study_text(asked, own=any(cell.own for cell in cells)).encode())
         if prepare is not None:
             prepare()
@@ -194,6 +199,20 @@ def _take(folder: Path) -> None:
     if there - {LOCK, RUNS, FORMS} and FILE not in there:
         raise BadInput(f"--out: {folder} holds something else than a study ({min(there)}); choose another folder")
     make_folder(folder / RUNS)
+
+
+def _stale(folder: Path, cells: Sequence[Cell]) -> bool:
+    """Were there tables of an earlier file with other runs? They are taken away: whoever is interrupted now must not find
+    them beside the new file as if they were its own. Their runs stay."""
+    try:
+        told = {run["spec_digest"] for run in json.loads((folder / "study.json").read_text())["runs"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    if told == {cell.spec.digest for cell in cells}:
+        return False
+    for name in ("wall.csv", "report.html", *TABLES):  # the one that tells comes last
+        (folder / name).unlink(missing_ok=True)
+    return True
 
 
 def _of(titles: Sequence[str], cells: Sequence[Cell]) -> str:

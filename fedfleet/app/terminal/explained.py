@@ -66,5 +66,5 @@ def _rounds(longest: list[dict[str, Any]]) -> list[str]:
             if r["reason"]
             else ""
         )
-        lines.append(f"{r['round']:>7} {r['seconds']:>12,.1f}  {parts}{closed}")
+        lines.append(f"{r['round'] + 1:>7} {r['seconds']:>12,.1f}  {parts}{closed}")
     return lines

@@ -13,7 +13,8 @@ from fedfleet.app.terminal.answers import AsJson, Interrupted, answer, say
 def study(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A study file in TOML.")],
     scale: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Apply the study's [scale.NAME], for example quick or full.")
+        str | None,
+        typer.Option(metavar="NAME", help="Apply the study's table 'scale.NAME', for example quick or full."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The folder to write; default: runs/NAME, or runs/NAME-SCALE.")

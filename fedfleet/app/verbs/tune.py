@@ -11,12 +11,14 @@ from fedfleet.app.terminal.answers import AsJson, Interrupted, answer, say
 
 
 def tune(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file whose table [tune] says what may change.")],
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A spec file whose table 'tune' says what may change.")],
     words: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Overrides of the spec, for example stop.rounds=30."),
     ] = None,
-    space: Annotated[Path | None, typer.Option(metavar="FILE", help="Read [tune] from this file instead.")] = None,
+    space: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Read the table 'tune' from this file instead.")
+    ] = None,
     trials: Annotated[int | None, typer.Option(help="How many trials, those from before among them.")] = None,
     workers: Annotated[int, typer.Option(min=1, max=256, help="In how many processes to try.")] = 1,
     sampler: Annotated[str | None, typer.Option(help="How values are chosen: tpe, random or grid.")] = None,

@@ -67,15 +67,15 @@ def paired(a: Sequence[float], b: Sequence[float], *, grain: float = 0.0) -> Pai
     return Paired(mean.value, mean.value - half, mean.value + half, two_sided(mean.value / error, mean.n - 1), mean.n)
 
 
-def paired_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float]) -> Paired | None:
-    """The paired comparison on the seeds that both have; None if they have none in common.
+def paired_by_seed(a: Mapping[Seed, float], b: Mapping[Seed, float], *, grain: float = 0.0) -> Paired | None:
+    """The paired comparison on the seeds that both have; None if they have none in common. `grain` as in `paired`.
 
     >>> found = paired_by_seed({1: 0.9, 2: 0.8}, {2: 0.5, 3: 0.4})
     >>> found and (round(found.difference, 3), found.p, found.n)
     (0.3, None, 1)
     """
     common = [seed for seed in a if seed in b]
-    return paired([a[seed] for seed in common], [b[seed] for seed in common]) if common else None
+    return paired([a[seed] for seed in common], [b[seed] for seed in common], grain=grain) if common else None
 
 
 def holm(ps: Sequence[float | None]) -> list[float | None]:

@@ -41,8 +41,9 @@ from fedfleet.runtime.wire.spool import Spool
 from fedfleet.runtime.wire.sums import PartialSums, sheet_from_json
 from fedfleet.runtime.wire.taking import Taken, codec_from
 
-# Between two messages to the processor: each costs it a turn with a sync of the journal, whatever it holds.
-_GATHER_SECONDS = 0.004
+# Between two messages to the processor: each costs both a turn, and the journal a sync, whatever it holds. Longer where reports
+# come so fast that a message holds several.
+_GATHER_SECONDS, _BUSY_SECONDS = 0.004, 0.01
 _GONE_SECONDS = 1.0
 GIVEN_UP = 3  # the exit code of one that cannot go on, and that to start again would not help
 _MOST_OUTGOING = 32 << 20  # bytes of models on their way beside answers; large models are fetched in chunks
@@ -106,7 +107,7 @@ class Transmitter:
         self.failure = ""
         self._out = inside.ToProcessor()
         self._left: set[int] = set()  # who is gone, in the message that goes out next
-        self._scheduled, self._sent_at = False, 0.0
+        self._scheduled, self._sent_at, self._gather = False, 0.0, _GATHER_SECONDS
         self._numbers = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -117,7 +118,7 @@ class Transmitter:
         if not self._scheduled:
             self._scheduled = True
             loop = asyncio.get_running_loop()
-            wait = self._sent_at + _GATHER_SECONDS - loop.time()
+            wait = self._sent_at + self._gather - loop.time()
             if wait <= 0:
                 loop.call_soon(self._send)
             else:
@@ -128,6 +129,7 @@ class Transmitter:
         self._scheduled = False
         self._sent_at = asyncio.get_running_loop().time()
         out, self._out = self._out, inside.ToProcessor()
+        self._gather = _BUSY_SECONDS if len(out.claims) > 1 else _GATHER_SECONDS
         self._left.clear()
         if self.link is not None:
             self.link.send(out)

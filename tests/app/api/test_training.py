@@ -206,7 +206,6 @@ def test_a_result_is_short_in_a_notebook_and_can_be_loaded_and_replayed_by_itsel
         ({"world": None}, (), {}, r"world: None is not a table; write \[world\] with its keys below"),
         (SPEC, (), {"on_commit": "print"}, "on_commit: 'print' is not a function"),
         (SPEC, (), {"out": 5}, "out = 5: give a path"),
-        (SPEC, (), {"out": "nowhere", "resume": True}, "there is no folder nowhere"),
     ],
 )
 def test_mistakes_are_one_sentence(spec, words, more, says):

@@ -84,3 +84,14 @@ def test_whether_a_run_was_served_differs_only_where_some_were_not():
     one, other = made(1, name="a"), replace(made(1, name="b"), served=True)
     assert differing([one, other]) == {"runtime.use": ["simulated", "served"]}
     assert differing([other, replace(other, name="c")]) == {}
+
+
+def test_specs_that_differ_in_very_much_are_called_as_people_called_their_runs():
+    def run(seed, name, a, b, wide):
+        return made(seed, name=name, choose={"use": a * wide}, algorithm={"use": b * wide})
+
+    def names(wide):
+        rows = ((0, "slow-0", "a", "c"), (1, "slow-1", "a", "c"), (0, "quick", "b", "c"), (0, "odd", "b", "d"))
+        return [arm.name for arm in arms([run(*row, wide) for row in rows])]
+
+    assert names(3) == ["aaa, ccc", "bbb, ccc", "bbb, ddd"] and names(38) == ["slow", "quick", "odd"]

@@ -158,6 +158,18 @@ def test_tasks_of_like_names_with_other_test_sets_are_unlike():
     assert unlike_data(arms(runs)) == ["digits_mlp", "digits_huge"]
 
 
+def test_two_models_on_test_sets_that_two_seeds_drew_may_be_compared():
+    """Lucky guesses differ between seeds; on one seed's test set they may not."""
+
+    def run(seed, task, chance):
+        one = made(seed, name=f"{task}{seed}", task={"use": task})
+        return replace(one, metrics={**one.metrics, "chance": chance})
+
+    apart = [run(1, "digits_mlp", 0.11), run(2, "digits_logreg", 0.12)]
+    assert unlike_data(arms(apart)) == []
+    assert unlike_data(arms([*apart, run(1, "digits_logreg", 0.5)])) == ["digits_mlp", "digits_logreg"]
+
+
 @settings(max_examples=60)
 @given(
     st.lists(st.lists(st.integers(0, 100), min_size=4, max_size=4), min_size=2, max_size=4),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.dashboard.filtering import filtered
+from fedfleet.app.dashboard.filtering import ORDERS, filtered
 from fedfleet.app.dashboard.watching import Watch
 from tests.app.dashboard.runs import END, STORY, folder_of
 
@@ -43,3 +43,11 @@ def test_odd_words_are_said(runs):
 @given(st.text(max_size=60))
 def test_no_words_trip_it(runs, words):
     filtered(runs, words)
+
+
+@pytest.mark.parametrize("by", [*ORDERS, "no such order"])
+def test_an_order_loses_nobody(runs, by):
+    found = filtered(runs, "", by).runs
+    assert sorted(g.name for g in found) == sorted(g.name for g in runs)
+    assert by not in ("", "no such order") or found == runs
+    assert by != "time" or [g.time for g in found] == sorted((g.time for g in runs), reverse=True)

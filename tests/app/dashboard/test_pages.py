@@ -72,6 +72,22 @@ def test_every_piece_has_its_place(tmp_path):
     assert 'aria-label="compare a" checked' in page and "Stop" not in pieces["acts"] and "Resume" in pieces["acts"]
 
 
+def test_what_is_ticked_stays_in_sight_whatever_the_filter(tmp_path):
+    for name in ("a", "b", "c"):
+        folder_of(tmp_path, name, STORY)
+    runs = Watch(tmp_path).look().values()
+    rows = run_rows(filtered(runs, "no-such"), runs, ticked={"a", "b"}, current="")
+    assert "Compare 2 ticked" in rows and 'value="a"' in rows and 'value="c"' not in rows and "0 match" in rows
+
+
+def test_a_run_that_cannot_be_read_has_its_reason_and_no_empty_pictures(tmp_path):
+    (folder_of(tmp_path, "odd") / "run.db").write_bytes(b"not ours")
+    watch = Watch(tmp_path)
+    watch.look()
+    page = watch.view("odd", lambda run, f: live_page(run, f, None, []))
+    assert "cannot be read" in page and "<canvas" not in page and "Report" not in page
+
+
 def test_devices_in_words():
     states = device_states(seen(STORY))
     assert device_words(states) == (

@@ -26,7 +26,7 @@ def test_used_and_thrown_away_stand_beside_each_other_and_add_up():
     assert "For nothing: 10.0 % of the bytes and 25.0 % of the energy." in text
     rows = [re.findall(r"<td[^>]*>([^<]*)</td>", line) for line in text.split("<tr>")[2:]]
     assert [line[0] for line in rows] == ["used", "too late, given up", "all"], "what never happened has no row"
-    assert rows[2][1] == "4" and rows[2][2] == "1.3 min" and rows[2][5] == "1 kJ"
+    assert rows[2][1] == "4" and rows[2][2] == "80 s" and rows[2][5] == "1 kJ"
     assert "carbon" not in text and "not known" not in text
 
 

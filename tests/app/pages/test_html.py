@@ -15,7 +15,7 @@ def test_a_page_is_one_file_that_fetches_nothing():
 
 def test_text_is_escaped():
     text = table(["name", "what"], [["<x>", "prose"]], words=[1])
-    assert "<td>&lt;x&gt;</td>" in text and '<th class="words">what</th>' in text
+    assert "<td>&lt;x&gt;</td>" in text and '<th scope="col" class="words">what</th>' in text
     assert '<td class="words" data-h="what">prose</td>' in text, "on phones a row carries the words of the head with it"
 
 

@@ -29,7 +29,7 @@ from fedfleet.runtime import journal as journals
 def test_the_report_begins_with_a_conclusion_and_ends_with_how_to_check_it(tiny_run):
     page = (tiny_run.out / "report.html").read_text()
     heads = re.findall(r"<h[12]>([^<]+)<", page)
-    assert heads[0].startswith(f"{100 * tiny_run.metrics['accuracy']:.0f} %: the model learnt from")
+    assert heads[0].startswith(f"{100 * tiny_run.metrics['accuracy']:.0f}\u00a0%: the model learnt from")
     assert heads[1] == "Learning" and heads[-1] == "How to check it"
     assert tiny_run.metrics["digest"] in page and "cohort = 4" in page and "&quot;virtual_seconds&quot;" in page
     assert "After 6 rounds" in page and len(page) < 400_000
@@ -56,7 +56,7 @@ def test_remarks_of_the_journal_are_told(run_copy):
     metrics = report_run(run_copy)
     page = (run_copy / "report.html").read_text()
     assert "<summary>How it was computed</summary>" in page
-    assert "<li>trained by &lt;a&gt; loop</li><li>12 % was padding</li>" in page
+    assert "<li>trained by &lt;a&gt; loop</li><li>12\u00a0% was padding</li>" in page
     assert metrics["rounds"] == 6, "a remark is no event"
 
 

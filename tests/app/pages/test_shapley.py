@@ -3,6 +3,7 @@
 import re
 
 from fedfleet.app.pages.charts.drawing import WIDE
+from fedfleet.app.pages.html import tight
 from fedfleet.app.pages.shapley import Step, explain_page, waterfall
 from fedfleet.app.pages.times import even
 from fedfleet.app.runs.counterfactuals import Outcome, answered
@@ -39,10 +40,10 @@ def test_each_bar_of_a_waterfall_begins_where_the_one_above_ends():
 
 def test_the_page_shows_sentence_pictures_and_what_was_censored():
     text = explain_page("", FOUND, "mine & yours")
-    assert "mine &amp; yours" in text and FOUND["sentence"] in text
+    assert "mine &amp; yours" in text and tight(FOUND["sentence"]) in text
     assert text.count('role="img"') == 4, "both pictures in both drawings"
-    assert "over 1.7 min" in text and "not within 1.7 min" in text
-    assert "counts with 1.7 min, the longest of these runs" in text
+    assert "over 1.7 min" in text and tight("not within 1.7 min") in text
+    assert tight("counts with 1.7 min, the longest of these runs") in text
     assert "without unequal links: -80 s" in text and "What its time went into" not in text
     assert "nothing (as it was)" in text
 

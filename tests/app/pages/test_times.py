@@ -29,3 +29,11 @@ def test_a_linear_axis_has_even_ticks_inside(low, length):
 )
 def test_units_are_natural(seconds, said):
     assert plain(seconds) == said
+
+
+@given(st.floats(0.5, 1e6))
+def test_an_axis_mixes_no_units_where_one_of_its_ticks_has_no_natural_one(high):
+    """20 s, 40 s, 60 s, 80 s: not 1 min between seconds."""
+    said = [words for words, seconds in even(0.0, high) if seconds]
+    odd = [float(words.split()[0].replace(",", "")) * 2 for words in said]
+    assert all(value == int(value) for value in odd) or len({words.split()[1] for words in said}) == 1

@@ -101,3 +101,18 @@ def test_a_study_that_is_killed_ends_with_the_same_bytes(tmp_path):
 )
 def test_the_folder_of_a_study_lies_below_runs_whatever_its_name_is(name, folder):
     assert place_of(asked(name=name)) == Path("runs") / folder
+
+
+def test_tables_of_an_earlier_file_are_not_left_beside_a_new_one(tmp_path, monkeypatch):
+    out, told, asked_first = tmp_path / "out", [], {**LRS, "seeds": 1}
+    study(asked_first, out, means=Means(1))
+    monkeypatch.setattr(
+        "fedfleet.app.studies.answering.carried_out", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        study(asked_first, out, means=Means(1), tell=told.append)
+    assert (out / "results.md").is_file() and not told, "the same runs, the same tables"
+    with pytest.raises(KeyboardInterrupt):
+        study({**asked_first, "grid": {"algorithm.lr": [0.05, 0.2]}}, out, means=Means(1), tell=told.append)
+    assert not [name for name in TABLES if (out / name).exists()] and len(list((out / "runs").iterdir())) == 2
+    assert "are of other runs than this file asks for" in told[-1]

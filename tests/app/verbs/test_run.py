@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from fedfleet.app.pages.html import tight
+from fedfleet.app.pages.run.words import as_people
 from tests.app.specs import TINY, refused, written
 
 
@@ -84,7 +86,8 @@ def test_check_and_run_warn_of_what_can_never_happen(fedfleet, tmp_path):
     (after,) = json.loads(out)["warnings"]
     assert "no model was made: all 6 rounds failed (0 of at least 1 reports arrived); nobody reported within" in after
     assert f"WARNING: {after}" in err
-    assert after in html.unescape((tmp_path / "out/report.html").read_text())
+    page = html.unescape((tmp_path / "out/report.html").read_text())
+    assert tight(as_people(after)) in page, "on the page in its words"
 
 
 def test_a_fleet_that_sleeps_is_explained_and_cured_by_waiting(fedfleet, tmp_path):

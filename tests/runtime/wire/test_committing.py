@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,41 @@ def test_reports_are_acknowledged_together_when_their_commit_lasts(tmp_path: Pat
         assert sums.saved(0) is None and sums.count(1) == 1
         running.cancel()
 
+    asyncio.run(played())
+
+
+def test_slow_commits_leave_most_of_the_time_to_receiving_unless_a_bucket_is_awaited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = summing.Shelf.write
+
+    def slow(*args: Any) -> None:
+        time.sleep(0.03)
+        write(*args)
+
+    async def played() -> None:
+        loop, moments = asyncio.get_running_loop(), list[float]()
+        committing = Committing(
+            PartialSums(SHEET, tmp_path),
+            None,
+            durable=True,
+            seconds=0.0,
+            safe=lambda tasks: moments.append(loop.time()),
+        )
+        running = asyncio.create_task(committing.run())
+        began = loop.time()
+        for task in range(2):
+            committing.add(0, entered(task), model(task), b"", lambda: None)
+            while len(moments) <= task:
+                await asyncio.sleep(0.001)
+        assert moments[1] - began >= 4 * 0.03 + 0.03
+        committing.add(0, entered(2), model(2), b"", lambda: None)
+        asked = loop.time()
+        assert (await committing.close(0, tmp_path / "closed"))[1] == 3
+        assert moments[2] - asked < moments[1] - moments[0]
+        running.cancel()
+
+    monkeypatch.setattr(summing.Shelf, "write", slow)
     asyncio.run(played())
 
 

@@ -29,6 +29,26 @@ async def granted(stage: Stage, client: int, task: int, bucket: int = 0) -> pb.R
     return await call
 
 
+def test_claims_that_come_fast_gather_for_longer_and_a_single_one_goes_at_once(tmp_path: Path) -> None:
+    async def act(stage: Stage) -> None:
+        stage.transmitter.on_message(stage.wave(0, 0, 1, 2, 3))
+        began = asyncio.get_running_loop().time()
+        stage.hand(0, 0)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [len(m.claims) for m in stage.said] == [1]  # at once
+        for client in (1, 2):
+            stage.hand(client, client)
+        await until(lambda: len(stage.said) == 2)
+        assert len(stage.said[1].claims) == 2 and asyncio.get_running_loop().time() - began >= 0.004
+        second = stage.transmitter._sent_at
+        stage.hand(3, 3)
+        await until(lambda: len(stage.said) == 3)
+        assert stage.transmitter._sent_at - second >= 0.0099
+
+    perform(tmp_path, act)
+
+
 def test_a_granted_report_is_acknowledged_when_a_restart_would_find_it(tmp_path: Path) -> None:
     async def first(stage: Stage) -> None:
         stage.transmitter.on_message(stage.wave(4, 2))

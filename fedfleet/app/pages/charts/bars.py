@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, text
-from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.labels import cut, width_of
 
 _BAR = 17.0
+_NAMES = 0.34  # of the sheet: the most that names beside bars may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +39,13 @@ class Bar:
 def bars(rows: Sequence[Bar], sheet: Sheet, *, beside: bool = False, most: float | None = None) -> Drawing:
     """Bars on one scale. `beside`: names stand at the left on wide sheets, else above; `most`: the value that fills the sheet."""
     longest = most or max((sum(p.value for p in row.parts) for row in rows), default=1.0) or 1.0
-    left = (
-        max((width_of(row.name, strong=True) for row in rows), default=0.0) + 14 if beside and not sheet.slim else 0.0
-    )
+    widest = max((width_of(row.name, strong=True) for row in rows), default=0.0) + 14
+    left = min(widest, _NAMES * sheet.width) if beside and not sheet.slim else 0.0
     tail = max((width_of(row.said, strong=True) for row in rows), default=0.0)
     room = sheet.width - left - (tail + 10 if tail else 0.0)
     found, y = list[str](), 0.0
     for row in rows:
-        found += [text(0, y + 13, row.name, _kind(row))] if left else _above(row, y, sheet)
+        found += [text(0, y + 13, cut(row.name, left - 8, strong=True), _kind(row))] if left else _above(row, y, sheet)
         top = y if left else y + 19
         found += _bar(row, left, top, room / longest, sheet)
         below = row.note if sheet.slim and not left else ""
@@ -56,7 +56,11 @@ def bars(rows: Sequence[Bar], sheet: Sheet, *, beside: bool = False, most: float
 
 def _above(row: Bar, y: float, sheet: Sheet) -> list[str]:
     note = "" if sheet.slim else row.note
-    return [text(0, y + 13, row.name, _kind(row)), text(sheet.width, y + 13, note, anchor="end")]
+    room = sheet.width - (width_of(note) + 12 if note else 0.0)
+    return [
+        text(0, y + 13, cut(row.name, room, strong=True), _kind(row)),
+        text(sheet.width, y + 13, note, anchor="end"),
+    ]
 
 
 def _kind(row: Bar) -> str:

@@ -19,6 +19,19 @@ def width_of(said: str, *, strong: bool = False) -> float:
     return wide * (1.06 if strong else 1.0)
 
 
+def cut(said: str, room: float, *, strong: bool = False) -> str:
+    """The words, or as many of their letters as fit into so many pixels.
+
+    >>> cut("deadline", 200.0), cut("deadline of a minute", 80.0)
+    ('deadline', 'deadline of ..')
+    """
+    if width_of(said, strong=strong) <= room:
+        return said
+    while said and width_of(f"{said}..", strong=strong) > room:
+        said = said[:-1]
+    return f"{said}.."
+
+
 def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Places moved as little as need be so that neighbours are `gap` apart, in their order, between the limits.
 

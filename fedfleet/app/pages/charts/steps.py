@@ -22,8 +22,9 @@ from fedfleet.app.pages.charts.axes import (
 )
 from fedfleet.app.pages.charts.axes import numbers as numbers_up_to
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, dot, line, text
-from fedfleet.app.pages.charts.labels import ROW, Flag, apart, flags, width_of
+from fedfleet.app.pages.charts.labels import ROW, Flag, apart, cut, flags, width_of
 
+_BESIDE = 0.34  # of the sheet: the most that labels right of the plot may take
 MOST = 1500  # points of a line that are drawn
 
 
@@ -74,7 +75,7 @@ def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing: 
     last = plot.last or max((float(one.x[-1]) for one in drawn), default=1.0) or 1.0
     top, marks = _upwards(drawn, plot)
     left, right = rooms(drawn, sheet, plot)
-    crowded = _crowded(drawn, last)
+    crowded = _crowded(drawn, last, sheet)
     first = min((float(one.x[1]) for one in drawn if len(one.x) > 1 and one.x[1] > 0), default=0.0)
     span = time_scale(last, left, sheet.width - right, first=first if plot.time and len(drawn) > 1 else 0.0)
     x = span if plot.time else Scale(0.0, last, left, sheet.width - right)
@@ -90,7 +91,7 @@ def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing: 
         found += _band(one, x, y)
     for one in drawn:
         found += [_path(one, x, y, sheet), _end(one, x, y)]
-    found += _flagged(drawn, placed, x, y) if crowded else _beside(drawn, x, y)
+    found += _flagged(drawn, placed, x, y, sheet) if crowded else _beside(drawn, x, y)
     found += _words(plot, x, y)
     return Drawing(sheet.width, y.start + 42, found)
 
@@ -106,7 +107,7 @@ def rooms(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, float
     """The room left and right of the plot, for whoever draws something below on the same axis."""
     last = plot.last or max((float(one.x[-1]) for one in lines if len(one.x)), default=1.0) or 1.0
     words = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
-    right = 10.0 if _crowded([one for one in lines if len(one.x)], last) else min(words, 0.34 * sheet.width)
+    right = 10.0 if _crowded([one for one in lines if len(one.x)], last, sheet) else min(words, _BESIDE * sheet.width)
     return room_for(_upwards(lines, plot)[1]), right if plot.right is None else plot.right
 
 
@@ -130,9 +131,10 @@ def _words(plot: Plot, x: Scale, y: Scale) -> list[str]:
     ]
 
 
-def _crowded(lines: Sequence[Line], last: float) -> bool:
-    """Whether lines end at different times, so that labels at the right would not be on them."""
-    return any(float(one.x[-1]) < 0.9 * last for one in lines)
+def _crowded(lines: Sequence[Line], last: float, sheet: Sheet) -> bool:
+    """Whether labels at the right would not be on their lines, which end at different times, or would not fit there."""
+    wide = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
+    return any(float(one.x[-1]) < 0.9 * last for one in lines) or (len(lines) > 1 and wide > _BESIDE * sheet.width)
 
 
 def _path(one: Line, x: Scale, y: Scale, sheet: Sheet) -> str:
@@ -172,15 +174,19 @@ def _beside(lines: Sequence[Line], x: Scale, y: Scale) -> list[str]:
     return found
 
 
-def _flagged(lines: Sequence[Line], placed: Sequence[Flag], x: Scale, y: Scale) -> list[str]:
-    """Labels in the band above, each with a leader down to its end."""
-    found = list[str]()
+def _flagged(lines: Sequence[Line], placed: Sequence[Flag], x: Scale, y: Scale, sheet: Sheet) -> list[str]:
+    """Labels in the band above, each with a leader down to its end; those that fit on neither side stand over it."""
+    leaders, words = list[str](), list[str]()
     for one, flag in zip(lines, placed, strict=True):
-        at, end = x(float(one.x[-1])), y(float(one.y[-1]))
+        at, last = x(float(one.x[-1])), y(float(one.y[-1]))
         foot = y.end - 6 - flag.row * ROW
-        found.append(line(at, foot - 9, at, end - 4, "leader"))
-        found.append(text(at + (-5 if flag.left else 5), foot, one.label, f"t{one.colour}", "end" if flag.left else "start"))  # fmt: skip
-    return found
+        leaders.append(line(at, foot - 9, at, last - 4, "leader"))
+        said = cut(one.label, sheet.width - 8.0, strong=True)
+        wide = width_of(said, strong=True)
+        start = min(max(at - 5 - wide if flag.left else at + 5, 0.0), sheet.width - wide)
+        end = flag.left and start > 0  # true letters are narrower than their estimate: the side of the leader is exact
+        words.append(text(start + wide if end else start, foot, said, f"t{one.colour} halo", "end" if end else "start"))
+    return leaders + words
 
 
 def thinned(one: Line) -> Line:

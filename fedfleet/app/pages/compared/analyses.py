@@ -21,6 +21,9 @@ _NAMES = {
     "virtual_seconds": "virtual time", "bytes_up": "sent up", "bytes_down": "sent down", "bytes": "traffic", "commits": "models made",
     "accuracy_at_equal_time": "accuracy at equal time", "accuracy_bottom10": "accuracy of the worst tenth",
     "accuracy_clients": "accuracy on people's own data", "time_to_target": "time to the target",
+    "participation.never": "people who never took part", "wasted.share": "device time thrown away", "rounds_failed": "failed rounds",
+    "accuracy_worst10_mean": "mean accuracy of the worst tenth", "accuracy_never": "accuracy for those who never took part",
+    "best_accuracy": "best accuracy", "utilisation.mean": "reports used per person",
 }  # fmt: skip
 
 
@@ -35,7 +38,8 @@ def analysis(found: Answer, colours: Mapping[str, int]) -> str:
             inside = _times(found, colours)
         case _:
             inside = _tests(found)
-    return f"<h3>{escape(capital(_titled(found)))}</h3>{inside}"
+    head = "" if found["kind"] in ("pearson", "spearman") else f"<h3>{escape(capital(_titled(found)))}</h3>"
+    return f"{head}{inside}"  # the title of a correlation's figure says it all
 
 
 def _titled(found: Answer) -> str:
@@ -43,7 +47,12 @@ def _titled(found: Answer) -> str:
     title = str(found["title"])
     for name, word in _NAMES.items():
         title = title.replace(name, word) if f"{name}" in title.replace(",", " ").split() else title
-    return title
+    target = found.get("target")
+    return (
+        title.replace("an accuracy", points(target))
+        if target is not None and found["kind"] == "time_to_accuracy"
+        else title
+    )
 
 
 def said(name: str, value: float | None) -> str:
@@ -55,10 +64,10 @@ def said(name: str, value: float | None) -> str:
     if value is None:
         return "-"
     if "accuracy" in name or name.endswith("share"):
-        return percent(value)
+        return f"{100 * value:.0f} %" if value in (0.0, 1.0) else percent(value)
     if name.endswith("seconds") or name.startswith("time_"):
         return time(value)
-    return size(value) if name.startswith("bytes") else f"{value:,.4g}"
+    return size(value) if name.startswith("bytes") else f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def mean(name: str, found: Answer | None) -> str:
@@ -69,9 +78,7 @@ def mean(name: str, found: Answer | None) -> str:
     if found["low"] is None:
         return value
     between = f"{_bare(said(name, found['low']), said(name, found['high']))} to {said(name, found['high'])}"
-    return (
-        f'{value} <span class="soft" title="95 % interval of the mean over {found["n"]} runs">{escape(between)}</span>'
-    )
+    return f'{value} <span class="soft line" title="95 % interval of the mean over {found["n"]} runs">{escape(between)}</span>'
 
 
 def _bare(low: str, high: str) -> str:
@@ -135,6 +142,8 @@ def along(name: str, values: Sequence[float]) -> Along:
     low, high = max(low - room, 0.0 if low >= 0 else low - room), high + room
     if name.endswith("seconds") or name.startswith("time_"):
         return Along(low, high, even(low, high, 5), named(name))
+    if name.endswith("share"):
+        return Along(low, high, [(points(t), t) for t in ticks(low, high)], named(name))
     return Along(low, high, [(said(name, t), t) for t in ticks(low, high)], named(name))
 
 
@@ -193,7 +202,9 @@ def difference(name: str, found: Answer) -> str:
     if found.get("difference") is None:
         return "no common seeds"
     factor, unit = (100.0, " points") if "accuracy" in name else (1.0, "")
-    value = f"<b>{factor * found['difference']:+.3g}{unit}</b>"
+    digits = "+.1f" if unit else "+.3g"
+    value = f"<b>{format(factor * found['difference'], digits)}{unit}</b>"
     if found["low"] is None:
         return value
-    return f'{value} <span class="soft">{factor * found["low"]:+.3g} to {factor * found["high"]:+.3g}</span>'
+    low, high = (format(factor * found[end], digits) for end in ("low", "high"))
+    return f'{value} <span class="soft line">{low} to {high}</span>'

@@ -13,6 +13,7 @@ from fedfleet.app.pages.compared.words import points, time
 from fedfleet.core.records import Floats
 
 MOST = 8  # lines of one chart
+_BANDS = 6  # lines whose seeds are drawn as bands: more would hide each other
 _POINTS = 400  # of a line
 _NEIGHBOURS = 5  # evaluations of which one seed's line shows the median, where many lines meet
 
@@ -23,22 +24,27 @@ def accuracy_figure(sides: Sequence[Side], *, title: str = "", target: float | N
     if not tried:
         return ""
     drawn = tried[:MOST]
+    bands = len(drawn) <= _BANDS
     calm = len(drawn) > 3 and all(len(side.looks) == 1 for side in drawn)
     refs = [(target, f"target: {points(target)}")] if target else []
     passes = clock(drawn)
     title = title or f"Accuracy against {passes}"
-    wide = steps([curve(side, calm=calm) for side in drawn], WIDE, Plot(refs=refs, height=300.0, label=passes))
-    slim = stacked([_slim(mine, refs, calm=calm) for mine in _groups(drawn)])
-    return figure(title, _how(drawn), wide, slim, _finding(drawn), note=_note(drawn, len(tried), calm=calm))
+    wide = steps(
+        [curve(side, calm=calm, band=bands) for side in drawn], WIDE, Plot(refs=refs, height=300.0, label=passes)
+    )
+    slim = stacked([_slim(mine, refs, calm=calm, band=bands) for mine in _groups(drawn)])
+    return figure(
+        title, _how(drawn, bands=bands), wide, slim, _finding(drawn), note=_note(drawn, len(tried), calm=calm)
+    )
 
 
 def _groups(sides: Sequence[Side]) -> list[list[Side]]:
     return [[side for side in sides if side.group == group] for group in dict.fromkeys(side.group for side in sides)]
 
 
-def _slim(sides: Sequence[Side], refs: Sequence[tuple[float, str]], *, calm: bool) -> tuple[str, Drawing]:
+def _slim(sides: Sequence[Side], refs: Sequence[tuple[float, str]], *, calm: bool, band: bool) -> tuple[str, Drawing]:
     """One group on a phone, under its name: fewer lines, shorter labels."""
-    lines = [curve(side, calm=calm, short=True) for side in sides]
+    lines = [curve(side, calm=calm, short=True, band=band) for side in sides]
     return sides[0].group, steps(
         lines, SLIM, Plot(refs=refs, height=190.0 if sides[0].group else 250.0, label=clock(sides))
     )
@@ -55,13 +61,13 @@ def stacked(drawings: Sequence[tuple[str, Drawing]]) -> Drawing:
     return Drawing(SLIM.width, y, marks)
 
 
-def curve(side: Side, *, calm: bool = False, short: bool = False) -> Line:
-    """The mean of the seeds, with a band from the lowest to the highest; a run that has ended keeps its last model."""
+def curve(side: Side, *, calm: bool = False, short: bool = False, band: bool = True) -> Line:
+    """The mean of the seeds, with a band from the lowest to the highest if that is wanted; a run that has ended keeps its last model."""
     looks = [one for one in side.looks if len(one.seconds)]
     grid = _grid(looks)
     values = np.array([stepped(one, grid, calm=calm) for one in looks])
     mean = values.mean(0)
-    several = len(looks) > 1
+    several = band and len(looks) > 1
     return Line(
         side.label, grid.tolist(), mean.tolist(), side.colour, side.thin,
         low=values.min(0).tolist() if several else (), high=values.max(0).tolist() if several else (),
@@ -98,9 +104,10 @@ def _grid(looks: Sequence[Look]) -> Floats:
     return every[np.unique(np.linspace(0, len(every) - 1, _POINTS).astype(np.int64))]
 
 
-def _how(sides: Sequence[Side]) -> str:
+def _how(sides: Sequence[Side], *, bands: bool) -> str:
     seeds = max(len(side.looks) for side in sides)
-    band = f" Lines are means of {seeds} seeds, bands reach from the lowest to the highest." if seeds > 1 else ""
+    reach = ", bands reach from the lowest to the highest" if bands else ""
+    band = f" Lines are means of {seeds} seeds{reach}." if seeds > 1 else ""
     thin = (
         " Thin lines end in hollow dots."
         if any(side.thin for side in sides) and any(not side.thin for side in sides)

@@ -12,7 +12,8 @@ import numpy as np
 from fedfleet.app.fleets.hardness import Hardness, hardness, share_word
 from fedfleet.app.pages.compared.looking import Look, Side
 from fedfleet.app.pages.compared.rows import Head, html_table
-from fedfleet.app.pages.compared.words import capital, points, tight, time
+from fedfleet.app.pages.compared.words import capital, points, time
+from fedfleet.app.pages.html import tight
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError
 
@@ -35,7 +36,9 @@ class Hard:
 
 def how_hard(sides: Sequence[Side]) -> str:
     """The section; nothing where no pacing has a meaning for the metrics."""
-    sides = [side for side in sides if not any(one.served for one in side.looks)]  # real devices are not what a spec says
+    sides = [
+        side for side in sides if not any(one.served for one in side.looks)
+    ]  # real devices are not what a spec says
     shares, waits = measured(sides, "deadline"), measured(sides, "readiness")
     if not shares and not waits:
         return ""

@@ -21,7 +21,7 @@ from fedfleet.measure.attribution.walking import attribution
 from fedfleet.measure.learning import learning_curve
 from fedfleet.measure.participation import contributions
 from fedfleet.measure.summary import summary
-from fedfleet.measure.tasks import RUNNING, task_table
+from fedfleet.measure.tasks import RUNNING, Tasks, task_table
 from fedfleet.runtime.journal import digest_of, identity_of
 from fedfleet.runtime.seals import kind_of
 
@@ -32,7 +32,7 @@ REPORT = "report.html"
 class Look:
     """One run. Accuracy is a step: from seconds[i] on it is accuracy[i].
 
-    `first` is when it made its first model, `samples` what a task trains on in the mean. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
+    `first` is when it made its first model, `samples` what a task of a usual person trains on. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
     seconds by what the server waited for, real ones if it was `served`. `link` leads from the page to the run's report; empty where there is none.
     """
 
@@ -104,10 +104,18 @@ def look(folder: Path, page: Path, *, seed: str = "", explained: bool = True) ->
         seed=seed or str(spec.seed), link=link_to(folder, page), out=folder, table=spec.table(), metrics=_metrics(folder, events),
         seconds=curve.seconds, accuracy=curve.accuracy, end=float(events[-1].time) if events else 0.0, ended=ended,
         first=next((float(e.time) for e in events if isinstance(e, ModelCommitted)), None),
-        samples=float(tasks.samples.mean()) if len(tasks.samples) else 0.0,
+        samples=_usual_samples(tasks),
         used=contributions(tasks, clients), late=np.bincount(over, minlength=clients),
         causes=_causes(folder, spec, events) if explained else {}, served=is_served(folder),
     )  # fmt: skip
+
+
+def _usual_samples(tasks: Tasks) -> float:
+    """What a task trains on: the mean over people of their own means, since who is asked often is no measure of the fleet."""
+    times = np.bincount(tasks.clients)
+    asked = np.flatnonzero(times)
+    whole = np.bincount(tasks.clients, weights=tasks.samples)
+    return float((whole[asked] / times[asked]).mean()) if len(asked) else 0.0
 
 
 def link_to(folder: Path, page: Path) -> str:

@@ -16,6 +16,7 @@ from fedfleet.core.records import Floats
 
 MOST = 12  # panels
 _SLIM = 150.0  # pixels of a name that has half of a phone
+_UNLIKE = 5.0  # sides whose fair shares differ by more would be flat on one scale
 _ALIKE = 1.1  # sides whose fair shares differ by less have one line for it
 
 
@@ -25,14 +26,19 @@ def who_took_part(sides: Sequence[Side]) -> str:
     if not asked:
         return ""
     shown = _in_rows(asked)[:MOST]
-    panels = [panel(side) for side in shown]
     fair = [fmean(float((one.used + one.late).mean()) for one in side.looks) for side in shown]
-    same = max(fair) <= _ALIKE * min(fair)
-    ref = (fmean(fair), f"fair share: {whole(fmean(fair))}") if same else None
+    same, apart = max(fair) <= _ALIKE * min(fair), min(fair) > 0 and max(fair) > _UNLIKE * min(fair)
+    ref = (fmean(fair), f"fair share: {whole(fmean(fair))}") if same else (1.0, "equal share") if apart else None
+    panels = [panel(side, unit=each if apart else 1.0) for side, each in zip(shown, fair, strict=True)]
     across = 3 if len(shown) % 3 == 0 or len(shown) > 4 else 2
     alone = any(width_of(side.label, strong=True) > _SLIM for side in shown)
     wide, slim = both(lambda sheet: columns(panels, sheet, across=1 if sheet.slim and alone else across, ref=ref))
-    how = "People sorted from most to least; all on one scale. Under the axis, hatched: asked, and always too late; grey: never asked."
+    scale = (
+        "in equal shares of all that were asked for, since these runs asked unlike often"
+        if apart
+        else "all on one scale"
+    )
+    how = f"People sorted from most to least; {scale}. Under the axis, hatched: asked, and always too late; grey: never asked."
     seeds = max(len(side.looks) for side in shown)
     how += f" Means over {seeds} seeds, rank by rank." if seeds > 1 else ""
     note = f"The first {MOST} of {len(asked)} are drawn." if len(asked) > MOST else ""
@@ -52,7 +58,9 @@ def _in_rows(sides: Sequence[Side]) -> list[Side]:
 
 def sentence(sides: Sequence[Side]) -> str:
     """Where work was most uneven, in one sentence."""
-    tops = [(top_tenth(side), side) for side in sides]
+    tops = [(top_tenth(side), side) for side in sides if any(len(one.used) >= 10 for one in side.looks)]
+    if not tops:
+        return "A model learns from those whose reports arrive in time."
     share, side = max(tops, key=lambda found: found[0])
     return f"A model learns from those whose reports arrive in time. Under {side.label} a tenth of the people gave {points(share)} of all reports that were used."
 
@@ -66,15 +74,15 @@ def top_tenth(side: Side) -> float:
     return fmean(shares) if shares else 0.0
 
 
-def panel(side: Side) -> Panel:
-    """Means over seeds, rank by rank, with those who never took part counted apart."""
+def panel(side: Side, unit: float = 1.0) -> Panel:
+    """Means over seeds in this unit, rank by rank, with those who never took part counted apart."""
     people = min(len(one.used) for one in side.looks)
     counts: Floats = np.mean([np.sort(one.used)[::-1][:people] for one in side.looks], axis=0)
     late = fmean(float(((one.used == 0) & (one.late > 0)).sum()) for one in side.looks)
     never = fmean(float(((one.used == 0) & (one.late == 0)).sum()) for one in side.looks)
     edges = ranks(people, 120)
     bars = [
-        Column(float(counts[a:b].mean()), title=f"person {a + 1}: {whole(float(counts[a]))} reports")
+        Column(float(counts[a:b].mean()) / unit, title=f"person {a + 1}: {whole(float(counts[a]))} reports")
         for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
         if counts[a] > 0
     ]

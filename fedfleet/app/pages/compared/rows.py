@@ -8,7 +8,8 @@ from html import escape
 from statistics import fmean
 
 from fedfleet.app.pages.compared.looking import Look, Side, clock
-from fedfleet.app.pages.compared.words import capital, points, spread, tight, time, times, whole
+from fedfleet.app.pages.compared.words import capital, points, spread, time, times, whole
+from fedfleet.app.pages.html import tight
 from fedfleet.app.terminal.text import percent, size
 from fedfleet.measure.statistics.means import mean_of
 from fedfleet.measure.statistics.survival import median_time
@@ -18,6 +19,7 @@ _TOTAL = {
     "real time": "Real time: from the start of the server to its end; while it was down, its clock stood still.",
     "time": "Real time of runs that were served, virtual time of the others: the two are not comparable.",
 }
+_IN_A_LINE = 5  # seeds that stay on one line
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ def html_table(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> str:
     def head(one: Head) -> str:
         said = escape(one.said)
         kind = f' class="{one.kind}"' if one.kind else ""
-        return f"<th{kind}>{f'<abbr title={_quoted(one.gloss)}>{said}</abbr>' if one.gloss else said}</th>"
+        return f'<th scope="col"{kind}>{f"<abbr title={_quoted(one.gloss)}>{said}</abbr>" if one.gloss else said}</th>'
 
     def cell(i: int, inside: str) -> str:
         kind = f' class="{heads[i].kind}"' if heads[i].kind else ""
@@ -73,9 +75,9 @@ def _row(side: Side, target: float | None, *, several: bool) -> list[str]:
     name = escape(side.label)
     return [
         f'<a href="{escape(side.link, quote=True)}" title="Open the report of this run">{name}</a>' if side.link else name,
-        accuracy_cell([one.last for one in looks if one.last is not None]),
+        accuracy_cell([one.last for one in looks if one.last is not None]) if any(one.first is not None for one in looks) else "no model",
         strip([one.last for one in looks if one.last is not None], side.colour),
-        escape(_mean(looks, lambda one: one.metrics.get("accuracy_bottom10"), points)),
+        escape(_mean([one for one in looks if one.first is not None], lambda one: one.metrics.get("accuracy_bottom10"), points)),
         *([escape(time_to(looks, target))] if target else []),
         escape(times([one.end for one in looks])),
         escape(_never(looks)),
@@ -115,10 +117,11 @@ def time_to(looks: Sequence[Look], target: float) -> str:
 
 def seed_links(looks: Sequence[Look]) -> str:
     """Each seed as a link to the report of its run."""
-    return " ".join(
+    links = [
         f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed)
         for one in looks
-    )
+    ]
+    return " ".join(links) if len(links) > _IN_A_LINE else f'<span class="one">{" ".join(links)}</span>'
 
 
 def _never(looks: Sequence[Look]) -> str:

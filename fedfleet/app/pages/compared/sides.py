@@ -13,6 +13,7 @@ from fedfleet.app.comparing.record import Arm
 from fedfleet.app.pages.compared.looking import Look, Side
 
 COLOURS = 5  # of series
+PANELS, LONGEST = 4, 48  # groups beside each other, and characters of a name among several
 
 
 def grouped(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
@@ -25,6 +26,8 @@ def grouped(arms: Sequence[Arm]) -> dict[str, tuple[Arm, ...]]:
     if len(_distinct(worlds)) < 2 or len(_distinct(rests)) < 2:
         return {"": tuple(arms)}
     groups, names = _named(worlds), _named(rests)
+    if len(groups) > PANELS or max(map(len, [*groups.values(), *names.values()])) > LONGEST:
+        return {"": tuple(arms)}  # as many worlds as arms, or words that fill the page: each arm for itself
     found: dict[str, list[Arm]] = {}
     for arm, world, rest in zip(arms, worlds, rests, strict=True):
         found.setdefault(groups[_word(world)], []).append(replace(arm, name=names[_word(rest)]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedfleet.app.pages.charts.axes import Scale
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, both, dot, figure, line, text
-from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.labels import cut, width_of
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.words import points, spread
 
@@ -42,7 +42,9 @@ def standings(sides: Sequence[Side], sheet: Sheet, at: float | None) -> Drawing:
         row, column = divmod(g, across)
         start, top = left + column * (width + _GAP), row * (tall + 12)
         mine = {side.name: side for side in sides if side.group == group}
-        found += _panel(mine, names, Scale(0.0, 1.0, start, start + width), top, head, at, sheet, named=column == 0)
+        found += _panel(
+            mine, names, Scale(0.0, 1.0, start, start + width), top, head, at, sheet, named=column == 0, room=left - 8
+        )
     return Drawing(sheet.width, (tall + 12) * (-(-len(groups) // across)) - 12, found)
 
 
@@ -56,6 +58,7 @@ def _panel(
     sheet: Sheet,
     *,
     named: bool,
+    room: float,
 ) -> list[str]:
     first = next(iter(mine.values()))
     base = top + head + _ROW * len(names)
@@ -65,7 +68,7 @@ def _panel(
         found.append(text(x(value), base + 18, said, anchor="middle"))
     for i, name in enumerate(names):
         y = top + head + (i + 0.5) * _ROW
-        found.append(text(0, y + 4, name, "ink") if named else "")
+        found.append(text(0, y + 4, cut(name, room), "ink") if named else "")
         if name in mine:
             found += _seeds(mine[name], x, y, at, sheet)
     return found

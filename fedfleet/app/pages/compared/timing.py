@@ -14,6 +14,7 @@ from fedfleet.app.terminal.text import size
 from fedfleet.measure.attribution.sentences import share
 
 MOST = 18  # bars
+_NAMED = 6  # sides that a sentence names
 _HOURS = 7200.0  # from here on work is told in hours
 # What a cause is to a reader who compares: (word, paint, causes).
 FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
@@ -22,7 +23,7 @@ FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
     ("waiting for phones out of reach", "a6", ("reachability",)),
     ("waiting in vain: too late, or the round failed", "late-area", ("stragglers", "failed")),
     ("pause between rounds", "aw", ("pause",)),
-    ("other", "ai pale", ("probes", "planning", "slack", "server", "unknown", "unfinished")),
+    ("other causes", "ai pale", ("probes", "planning", "slack", "server", "unknown", "unfinished")),
 )
 
 
@@ -68,9 +69,16 @@ def sentence(told: Sequence[tuple[str, Mapping[str, float]]]) -> str:
     for word, members in sorted(by.items(), key=lambda item: -len(item[1])):
         low, high = min(v for _, v in members), max(v for _, v in members)
         said = points(low) if points(low) == points(high) else f"{100 * low:.0f} to {points(high)}"
-        whose = "everywhere" if len(by) == 1 and len(told) > 1 else f"under {'; '.join(name for name, _ in members)}"
-        parts.append(f"{word} took {said} of the time {whose}")
-    return f"What took most of the time: {'; '.join(parts) if len(parts) == 1 else '. '.join(p[0].upper() + p[1:] for p in parts)}."
+        whose = "everywhere" if len(by) == 1 and len(told) > 1 else f"under {_under([name for name, _ in members])}"
+        parts.append(f"into {word.partition(':')[0]} {whose} ({said})")
+    return f"Most of the time went {', and '.join(parts)}."
+
+
+def _under(names: Sequence[str]) -> str:
+    """Names in a row, the first few; with semicolons where they hold commas themselves."""
+    shown, more = list(names[:_NAMED]), len(names) - _NAMED
+    between = "; " if any("," in name for name in shown) else ", "
+    return between.join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _mostly(found: Mapping[str, float]) -> str:
@@ -93,8 +101,8 @@ def what_it_cost(sides: Sequence[Side]) -> str:
         used, lost, moved = works[side.label]
         if used + lost <= 0:
             continue
-        thrown = f", {whole(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
-        said = f"{whole(used / length)} {unit} used{thrown}"
+        thrown = f", {_some(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
+        said = f"{f'{_some(used / length)} {unit}' if used else 'nothing'} used{thrown}"
         rows.append(
             Bar(side.label, [Part(used, "a4", title=said), Part(lost, "late-area")], said=said, colour=side.colour)
         )
@@ -109,6 +117,15 @@ def what_it_cost(sides: Sequence[Side]) -> str:
         wide, slim, "; ".join(told) + ".",
     )  # fmt: skip
     return f"<h2>What it cost</h2>{picture}"
+
+
+def _some(value: float) -> str:
+    """A length of time that is not nothing.
+
+    >>> _some(0.01), _some(0.7), _some(12.0)
+    ('under 0.1', '0.7', '12')
+    """
+    return whole(value) if value >= 0.05 else "under 0.1"
 
 
 def work(metrics: Mapping[str, Any]) -> tuple[float, float, float]:

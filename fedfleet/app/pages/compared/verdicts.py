@@ -11,11 +11,12 @@ from fedfleet.app.comparing.record import Arm, Moment, Verdict
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.rows import time_to
 from fedfleet.app.pages.compared.standings import standing
-from fedfleet.app.pages.compared.words import capital, count, listed, points, spread, tight, time, times, whole
+from fedfleet.app.pages.compared.words import capital, count, listed, points, spread, time, times, whole
+from fedfleet.app.pages.html import tight
 
 Judged = Mapping[str, tuple[tuple[Arm, ...], Verdict]]  # by group
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
-_MOST = 6  # verdicts that are spelt out
+_MOST = 9  # verdicts that are spelt out
 SEED = (
     "The number that all chance in a run follows from; another seed draws another fleet, other data and other choices."
 )
@@ -59,6 +60,8 @@ def finding(arms: Sequence[Arm], verdict: Verdict) -> str:
         values = list(end.standings[0].by_seed.values())
         return (
             f"{count(len(values), 'seed')} of one run end at {spread(values)}"
+            if len(values) > 1
+            else f"one run ends at {spread(values)}"
             if values
             else "nothing has been tried yet"
         )
@@ -122,12 +125,20 @@ def verdict_list(judged: Judged, sides: Sequence[Side], target: float | None) ->
     items = list[str]()
     if len(judged) == 1:
         for side in sides[:_MOST]:
-            items.append(_item(side.colour, side.name, facts(side, target)))
+            items.append(_item(side.colour, _brief(side.name), facts(side, target)))
     for group, (arms, verdict) in list(judged.items())[:_MOST] if len(judged) > 1 else ():
         mine = [side for side in sides if side.group == group]
         told = " ".join(f"{capital(side.name)}: {facts(side, target)}" for side in mine[:3])
         items.append(_item(mine[0].colour, f"{group}: {finding(arms, verdict)}", told))
-    return f'<ul class="verdicts">{"".join(items)}</ul>'
+    whole = len(sides) if len(judged) == 1 else len(judged)
+    more = (
+        f'<p class="note">The first {len(items)} of {whole}; the table below has all.</p>' if whole > len(items) else ""
+    )
+    return f'<ul class="verdicts">{"".join(items)}</ul>{more}'
+
+
+def _brief(name: str) -> str:
+    return name if len(name) <= 80 else f"{name[:78]}.."
 
 
 def _item(colour: int, head: str, told: str) -> str:
@@ -137,6 +148,8 @@ def _item(colour: int, head: str, told: str) -> str:
 def facts(side: Side, target: float | None) -> str:
     """What a side reached, in what time, and whom it left out."""
     values = standing(side, None)
+    if all(one.first is None for one in side.looks):
+        return f"No model in {times([one.end for one in side.looks])}."
     if not values:
         return f"No model has been tried in {times([one.end for one in side.looks])}."
     mean = points(fmean(values))
@@ -157,7 +170,7 @@ def caveat(judged: Judged) -> str:
     """How sure all of this is."""
     fewest = min((_seeds(verdict.at_end) for _, verdict in judged.values()), default=0)
     head = (
-        f'One <abbr title="{SEED}">seed</abbr>, so not very.'
+        f'One <abbr title="{SEED}">seed</abbr> each, so not very.'
         if fewest < 2
         else f"{capital(count(fewest, 'seed')).replace('seed', f'<abbr title={chr(34)}{SEED}{chr(34)}>seed', 1)}</abbr> each."
     )

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from fedfleet.app.terminal.text import span
 
-_UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|points)(?!\w)")
+_KEY = re.compile(r"[a-z]\w*([._=]\w|\s+\d)|[a-z]+_")
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 
 
@@ -90,13 +90,13 @@ def whole(value: float) -> str:
 
 
 def capital(sentence: str) -> str:
-    """The sentence with a capital first letter."""
-    return sentence[:1].upper() + sentence[1:]
+    """The sentence with a capital first letter, unless it begins with a key: that is a name, and would be another one.
 
-
-def tight(said: str) -> str:
-    """The text with numbers that stay on one line with their units."""
-    return _UNIT.sub("\\1\u00a0\\2", said)
+    >>> capital("on severe none is best"), capital("lr 0.5 is best"), capital("algorithm.lr=1.0 is best"), capital("digits_mlp")
+    ('On severe none is best', 'lr 0.5 is best', 'algorithm.lr=1.0 is best', 'digits_mlp')
+    """
+    key = _KEY.match(sentence)
+    return sentence if key else sentence[:1].upper() + sentence[1:]
 
 
 def chance(p: float | None) -> str:

@@ -19,7 +19,9 @@ _HALF = 0.5  # of a row: beyond that its words are paper, so that neither shade 
 def classes_section(f: Facts) -> list[str]:
     """The section, where the measures hold classes."""
     found: Sequence[dict[str, Any]] = f.metrics.get("classes") or []
-    if not found:
+    if (
+        not found or not f.metrics["commits"] or f.personal
+    ):  # of the first weights, and of a model that nobody uses, it says nothing
         return []
     ranked = sorted(found, key=lambda c: c["recall"] if c["recall"] is not None else 2.0)
     worst, best = ranked[0], [c for c in ranked if c["recall"] is not None][-1]

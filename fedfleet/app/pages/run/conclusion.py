@@ -6,9 +6,9 @@ import numpy as np
 
 from fedfleet.app.pages.run.facts import NEVER, TOOK, Facts, give_or_take, judged_on, rounds_of
 from fedfleet.app.pages.run.lateness import deadline_to_try, lateness
-from fedfleet.app.pages.run.words import duration, many, part_of, per_cent
+from fedfleet.app.pages.run.words import as_people, duration, many, part_of, per_cent
 from fedfleet.app.terminal.text import size, span
-from fedfleet.measure.attribution.ledger import FAILED, REACHABILITY, UNKNOWN
+from fedfleet.measure.attribution.ledger import FAILED, PAUSE, REACHABILITY, UNKNOWN
 from fedfleet.measure.attribution.sentences import sentence, share
 from fedfleet.measure.failures import cure, failures
 
@@ -25,7 +25,9 @@ def title(f: Facts) -> str:
     m = f.metrics
     so_far = "" if f.ended else "So far "
     if not m["commits"]:
-        return f"{so_far or 'In the end '}no model: {_no_model(f)}"
+        return f"{so_far}no model: {_no_model(f)}" if so_far else f"No model was made: {_no_model(f)}"
+    if f.personal and m["accuracy_clients"] is not None:
+        return f"{so_far}{per_cent(m['accuracy_clients'])} on {f.people}'s own data: each keeps a part of the model"
     if m["accuracy"] is None:
         return f"{so_far}{many(m['commits'], 'model')} from {f.took:,} of {f.clients:,} {f.people}, never tested"
     reached = f"{so_far}{per_cent(m['accuracy'])}"
@@ -71,9 +73,16 @@ def _reached(f: Facts) -> str:
         return (
             f"{after} there {'is' if m['commits'] == 1 else 'are'} {many(m['commits'], 'model')}, and none was tested."
         )
+    if f.personal and m["accuracy_clients"] is not None:
+        own = f"{after} what each {f.person} uses is right on {per_cent(m['accuracy_clients'])} of their own test data, on average"
+        return f"{own}. The shared part with the first weights in place of theirs, which nobody uses, comes to {per_cent(m['accuracy'])}."
     fell = m["best_accuracy"] - m["accuracy"] >= _FELL
     best = f"; its best was {per_cent(m['best_accuracy'])}" if fell else ""
-    return f"{after} the model is right on {per_cent(m['accuracy'])} of what it has never seen{best}."
+    aim = f.spec.get("stop", {}).get("target_accuracy")
+    there = (
+        f", and ended there: {per_cent(aim)} was its target" if aim and m.get("stopped_by") == "target_accuracy" else ""
+    )
+    return f"{after} the model is right on {per_cent(m['accuracy'])} of what it has never seen{best}{there}."
 
 
 def _cost(f: Facts) -> str:
@@ -92,7 +101,7 @@ def _held_back(f: Facts) -> str:
     if said:
         return f"What stood in the way: {', and '.join(said)}."
     if f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
-        return sentence(f.attribution).replace("clients", f.people).replace("client ", f"{f.person} ")
+        return as_people(sentence(f.attribution), f.people, f.person)
     return ""
 
 
@@ -101,10 +110,12 @@ def _failed(f: Facts) -> str:
     if m["rounds_failed"] < _OFTEN * m["rounds"] or not m["rounds_failed"]:
         return ""
     reason, times = next(iter(m["failed_rounds"].items()))
+    reason = as_people(reason, f.people, f.person)
     mostly = "" if len(m["failed_rounds"]) == 1 else f"{times:,} of them "
     lost = f.attribution.causes[FAILED] if f.attribution is not None else 0.0
     took = f" and {share(lost, m['virtual_seconds'])} of the time" if lost else ""
-    return f"{m['rounds_failed']:,} of {many(m['rounds'], 'round')}{took} {'was' if m['rounds_failed'] == 1 and not took else 'were'} lost ({mostly}because {reason})"
+    which = "all" if m["rounds_failed"] == m["rounds"] > 1 else f"{m['rounds_failed']:,} of"
+    return f"{which} {many(m['rounds'], 'round')}{took} {'was' if m['rounds_failed'] == 1 and not took else 'were'} lost ({mostly}because {reason})"
 
 
 def _late(f: Facts) -> str:
@@ -148,21 +159,37 @@ def _unreached(f: Facts) -> str:
 def keys_of(f: Facts) -> list[tuple[str, str, str]]:
     """The six key figures: (value, what it is, gloss); ! marks an alarm."""
     m, total = f.metrics, judged_on(f.events)
-    accuracy = m["accuracy"]
+    accuracy, none = m["accuracy"], not m["commits"]
     off = f", ±{100 * give_or_take(accuracy, total):.0f}" if accuracy is not None and total else ""
     alarm = "!" if _no_better(f) or (accuracy is not None and m["best_accuracy"] - accuracy >= 0.05) else ""
     low = m["accuracy_bottom10"]
-    worst = "-" if low is None else f"{'!' if accuracy is not None and low < 0.5 * accuracy else ''}{100 * low:.0f} %"
+    if f.personal:
+        accuracy = m["accuracy_clients"]
+    worst = (
+        "-"
+        if low is None or none
+        else f"{'!' if accuracy is not None and low < 0.5 * accuracy else ''}{100 * low:.0f} %"
+    )
     wall = f", {m['wall_seconds']:,.1f} s here" if m.get("wall_seconds") else ""
     return [
-        ("-" if accuracy is None else f"{alarm}{100 * accuracy:.1f} %", f"accuracy on unseen data{off}",
-         f"On {total:,} samples that no {f.person} holds; ± is what so few samples leave open (95 %), not what another seed would change."),
+        ("-" if accuracy is None else f"{'' if none or f.personal else alarm}{100 * accuracy:.1f} %", *_judged(f, off, total)),
         (worst, f"worst tenth of {f.people}", f"Accuracy of the 10th-percentile {f.person}, on their own test data."),
         (f"{f.took:,} of {f.clients:,}", f"{f.people} in the model", "Whose reports became part of it at least once."),
         (span(m["virtual_seconds"]), f"{f.clock}{'' if f.served else wall}", _REAL if f.served else "Computed from link, speed and reachability of each device."),
         (size(m["bytes_down"] + m["bytes_up"]), f"traffic: {size(m['bytes_down'])} down, {size(m['bytes_up'])} up", ""),
         (per_cent(m["wasted"]["share"]), "of device time thrown away", "Time of tasks that entered no model."),
     ]  # fmt: skip
+
+
+def _judged(f: Facts, off: str, total: int) -> tuple[str, str]:
+    """What the first figure is, and its gloss: of whose model, on which data."""
+    if f.personal:
+        return (
+            f"accuracy on {f.people}'s own data",
+            f"The mean over {f.people}, each with their own part of the model, on their own test data.",
+        )
+    gloss = f"On {total:,} samples that no {f.person} holds; ± is what so few samples leave open (95 %), not what another seed would change."
+    return f"accuracy {'on unseen data' if f.metrics['commits'] else 'of the first weights'}{off}", gloss
 
 
 def to_try(f: Facts) -> list[str]:
@@ -187,15 +214,14 @@ def _stop_waiting(f: Facts) -> str:
     pace, came = f.spec.get("pace", {}), f.tasks.folded_into > 0
     if pace.get("use") != "readiness" or int(came.sum()) < 20:
         return ""
-    fast, each = (
-        float(np.percentile(f.tasks.seconds[came], 80)),
-        f.metrics["virtual_seconds"] / max(f.metrics["rounds"], 1),
-    )
+    rounds = max(int(f.metrics["rounds"]), 1)
+    paused = f.attribution.causes[PAUSE] if f.attribution is not None else float(pace.get("t_break", 0.0)) * rounds
+    fast, each = float(np.percentile(f.tasks.seconds[came], 80)), (f.metrics["virtual_seconds"] - paused) / rounds
     if each < 3.0 * fast:
         return ""
     return (
         f"A deadline instead of waiting for all (pace.use=deadline): four of five reports came within {duration(float(np.ceil(fast)))}, "
-        f"and a round took {duration(float(np.ceil(each)))} on average; whoever is slower would be left out."
+        f"and a round waited {duration(float(np.ceil(each)))} on average; whoever is slower would be left out."
     )
 
 
@@ -207,13 +233,13 @@ def _cure(f: Facts) -> str:
         or any("rounds failed" in w for w in m["warnings"])
     ):
         return ""  # a warning says it already
-    said = cure(failures(f.events))
+    said = as_people(cure(failures(f.events)), f.people, f.person)
     return f"{said[0].upper()}{said[1:]}."
 
 
 def _more_rounds(f: Facts) -> str:
     seen, at = f.curve.accuracy, f.curve.seconds
-    if len(seen) < 10 or f.metrics.get("stopped_by") not in ("rounds", "commits", None):
+    if f.personal or len(seen) < 10 or f.metrics.get("stopped_by") not in ("rounds", "commits", None):
         return ""
     tail = len(seen) // 5
     fifths = [float(np.mean(seen[i * tail : (i + 1) * tail])) for i in range(len(seen) // tail - 1)]
@@ -227,8 +253,10 @@ def _more_rounds(f: Facts) -> str:
 def how_sure(f: Facts) -> str:
     """What one run cannot tell."""
     accuracy, total = f.metrics["accuracy"], judged_on(f.events)
-    if accuracy is None or not total:
+    if accuracy is None or not total or not f.metrics["commits"]:
         return ""
+    if f.personal:
+        return "One run with one seed; another seed may end elsewhere."
     return f"One run with one seed. The ±{100 * give_or_take(accuracy, total):.0f} points are what {total:,} test samples leave open; another seed may end elsewhere."
 
 

@@ -78,6 +78,11 @@ class Facts:
         return float(pace["seconds"]) if pace.get("use") == "deadline" else None
 
     @property
+    def personal(self) -> bool:
+        """Whether parts of the model stay with each person, so that the server's model alone is nobody's."""
+        return any("read accuracy_clients" in w for w in self.metrics["warnings"])
+
+    @property
     def dropped(self) -> Bools:
         """The tasks that were given up."""
         return self.tasks.fate == DROPPED

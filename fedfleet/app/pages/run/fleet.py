@@ -21,6 +21,7 @@ from fedfleet.measure.tasks import RUNNING, Tasks
 
 MOST = 600  # dots
 _OFTEN = 0.2  # of the time: who is there so often needs no logarithm
+_ALIKE = 1.25  # times as long: who differs by less needs no picture
 _KINDS = ("", "late-area", "a6")
 
 
@@ -29,8 +30,18 @@ def fleet_section(f: Facts) -> list[str]:
     if f.clients < 2:
         return []
     drawn = [part for part in (_reach(f), _durations(f)) if part][:1]
-    said = askable(f)
+    said = " ".join(s for s in (_owned(f), askable(f)) if s)
     return ["<h2>The fleet</h2>", f"<p>{escape(said)}</p>" if said else "", *drawn] if drawn or said else []
+
+
+def _owned(f: Facts) -> str:
+    """How many devices work for these people, where they have several."""
+    devices = int(f.spec.get("world", {}).get("clients", 0))
+    return (
+        f"{devices:,} devices belong to {f.clients:,} {f.people}, and work together for each."
+        if "edge" in f.spec and devices
+        else ""
+    )
 
 
 def askable(f: Facts) -> str:
@@ -40,6 +51,8 @@ def askable(f: Facts) -> str:
         return ""
     mean, short, of = found
     wanted = f.spec.get("pace", {}).get("cohort")
+    if not short and mean > f.clients - 0.5:
+        return f"Whenever a round began, all {f.clients:,} {f.people} could be asked."
     few = f", and in {short:,} of {of:,} rounds fewer than the {wanted:,} wanted" if short else ""
     return f"When a round began, {mean:,.0f} of {f.clients:,} {f.people} could be asked on average{few}."
 
@@ -113,7 +126,13 @@ def _shares(floor: float, top: float) -> Ticks:
         ("30 %", 0.3),
         ("100 %", 1.0),
     )
-    return [(said, value) for said, value in known if floor * 0.8 <= value <= top]
+    inside = [(said, value) for said, value in known if floor * 0.8 <= value <= top]
+    more = [
+        (f"{100 * value:g} %", value)
+        for value in (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
+        if floor * 0.8 <= value <= top
+    ]
+    return inside if len(inside) > 1 or not more else more
 
 
 def needed_speed(f: Facts) -> tuple[float, str] | None:
@@ -182,6 +201,9 @@ def _durations(f: Facts) -> str:
         return ""
     chosen = np.unique(np.linspace(0, len(found.clients) - 1, min(len(found.clients), MOST)).astype(np.int64))
     low, high = float(found.seconds.min()), float(found.seconds.max())
+    if high < _ALIKE * low and not found.least.any():
+        took = plain(low) if plain(low) == plain(high) else f"{plain(low)} to {plain(high)}"
+        return f"<p>A task took {took}, whoever of {len(found.clients):,} {f.people} it was.</p>"
     middle, reach = float(np.sqrt(low * high)), max(float(np.sqrt(high / low)) * 1.12, 2.0)
     most = max(int(found.used.max()), 1)
     x = Along(

@@ -9,7 +9,7 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, room_for, shares
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, both, dot, figure, line, text
-from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.labels import ROW, width_of
 from fedfleet.app.pages.run.facts import Facts
 from fedfleet.app.pages.run.words import duration, many, per_cent, round_above
 from fedfleet.app.pages.times import moments, plain
@@ -59,7 +59,7 @@ def causes(found: Late, deadline: float) -> list[tuple[str, int, int, str]]:
     told = (
         (f"The link alone takes more than {limit}", link, "only a longer deadline or a smaller model helps"),
         (f"Link and training together take more than {limit}", both_, "the link would do; too little time is left for training"),
-        ("Went out of reach on the way, or came to grief", gone, "the work alone would have fitted"),
+        ("Went out of reach on the way, or failed", gone, "the work alone would have fitted"),
     )  # fmt: skip
     rows = [
         (name, int(mask.sum()), len(np.unique(found.clients[mask])), cure) for name, mask, cure in told if mask.any()
@@ -132,14 +132,10 @@ def _curve(seconds: Floats, marks: list[tuple[float, str]], sheet: Sheet, colour
         place = x(at)
         found.append(dot(place, y(share), 4, f"a{colour}"))
         fits = place + 12 + width_of(told, strong=True) <= sheet.width
-        drop = 16 if i and abs(y(share) - y(_back(seconds, marks[0][0]))) < 22 else 5
+        # Right of the mark and below the line that rises; above it at the foot, left of it where another stands or room is short.
+        beside = fits and not (i and abs(y(share) - y(_back(seconds, marks[0][0]))) < 2 * ROW)
+        drop = -8.0 if y(share) > base - 26 or not beside else 18.0
         found.append(
-            text(
-                place + (9 if fits else -9),
-                y(share) + drop + (0 if fits else 14),
-                told,
-                "strong halo",
-                "start" if fits else "end",
-            )
+            text(place + (9 if beside else -9), y(share) + drop, told, "strong halo", "start" if beside else "end")
         )
     return Drawing(sheet.width, base + 42, found)

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import Scale, numbers
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, below, both, box, figure, line, pictures, switch, text
+from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.charts.steps import Line, Plot, rooms, steps
 from fedfleet.app.pages.run.facts import Facts, Rounds, rounds_of
 from fedfleet.app.pages.run.words import many, per_cent
@@ -78,9 +79,22 @@ def learning_section(f: Facts) -> list[str]:
         choices.append(
             ("bytes", pictures(*both(lambda sheet: steps([by_bytes], sheet, plot_bytes)), f"By bytes moved: {told}"))
         )
-    head = '<p class="ft">Accuracy of the model, and how many reports each round had to learn from</p>'
-    how = '<p class="fs">Steps: nothing is learnt between rounds. Grey ticks: how many were asked. Against:</p>'
+    what = (
+        "the shared part alone, which nobody uses"
+        if f.personal
+        else "the model"
+        if f.metrics["commits"]
+        else "the first weights"
+    )
+    head = f'<p class="ft">Accuracy of {what}, and how many reports each round had to learn from</p>'
+    ticked = " Grey ticks: how many were asked." if _ticked(rounds) else ""
+    how = f'<p class="fs">Steps: nothing is learnt between rounds.{ticked}<span class="screen"> Against:</span></p>'
     return ["<h2>Learning</h2>", f"<figure>{head}{how}{switch('against', choices)}</figure>", *_patience(f)]
+
+
+def _ticked(rounds: Rounds) -> bool:
+    """Whether some round had fewer reports than it asked for, while those who report were asked in the same round."""
+    return bool((rounds.asked >= rounds.used).all() and (rounds.asked > rounds.used).any())
 
 
 def _end(f: Facts) -> str:
@@ -149,14 +163,20 @@ def _reports(f: Facts, rounds: Rounds, x: Scale, sheet: Sheet) -> Drawing:
     found += [box(x(rounds.closed[i]) - thick, y.start + 2, max(thick, 2.0), 4, "late-area") for i in failed[:400]]
     if failed:
         said = (
-            f"round {rounds.number[failed[0]]} failed"
+            f"round {rounds.number[failed[0]] + 1} failed"
             if len(failed) == 1
             else f"hatched: {len(failed):,} rounds failed"
         )
-        found.append(
-            text(x.end, 12, said, "strong", "end") if not sheet.slim else text(0, y.start + 20, said, "strong")
-        )
-    return Drawing(sheet.width, y.start + (24 if failed and sheet.slim else 10), found)
+        found.append(_named(said, x(rounds.closed[failed[0]]) - thick / 2 if len(failed) == 1 else None, x, y, sheet))
+    return Drawing(sheet.width, y.start + (24 if failed and (sheet.slim or len(failed) == 1) else 10), found)
+
+
+def _named(said: str, at: float | None, x: Scale, y: Scale, sheet: Sheet) -> str:
+    """Which rounds failed: under the mark of the only one; of several at the right end, on phones below."""
+    if at is not None:
+        half = width_of(said, strong=True) / 2
+        return text(min(max(at, half), sheet.width - half), y.start + 20, said, "strong", "middle")
+    return text(0, y.start + 20, said, "strong") if sheet.slim else text(x.end, 12, said, "strong", "end")
 
 
 def _patience(f: Facts) -> list[str]:

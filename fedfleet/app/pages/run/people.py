@@ -39,12 +39,18 @@ def busiest(f: Facts) -> str:
     if not total or f.took < 2:
         return ""
     ranked = np.sort(f.used)[::-1]
-    few = max(1, round(f.clients / 10))
+    given = ranked[: f.took]
+    if given[0] == given[-1]:
+        who = (
+            "Everybody gave the same" if f.took == f.clients else f"Each of the {f.took:,} who took part gave the same"
+        )
+        return f"{who}: {many(int(given[0]), 'report')} that {'was' if given[0] == 1 else 'were'} used."
+    few, of = max(1, round(f.clients / 10)), "all"
+    if few >= f.took:
+        few, of = max(1, round(f.took / 10)), "those who took part"
     share = float(ranked[:few].sum()) / total
-    jain = f.metrics["participation"]["jain"]
-    who = f"The busiest {f.person}" if few == 1 else f"The {few:,} busiest {f.people}, a tenth of all,"
-    even = " Everybody gave the same." if jain > 1 - 1e-9 else ""
-    return f"{who} gave {per_cent(share)} of the {total:,} reports that were used.{even}"
+    who = f"The busiest {f.person}" if few == 1 else f"The {few:,} busiest {f.people}, a tenth of {of},"
+    return f"{who} gave {per_cent(share)} of the {total:,} reports that were used."
 
 
 def holdings(f: Facts) -> str:
@@ -62,13 +68,18 @@ def holdings(f: Facts) -> str:
 def apart(f: Facts) -> str:
     """How good the model is for those who took part, those who did not, and people who were held out."""
     m = f.metrics
+    if not m["commits"]:
+        return ""
     names = (
-        ("accuracy_took_part", "for those who took part"),
+        (
+            "accuracy_took_part",
+            "for those who took part" if f.took < f.clients else f"for all {f.clients:,} {f.people}",
+        ),
         ("accuracy_never", "for those who never did"),
         ("accuracy_unseen", f"for {f.people} whose data nobody trained on"),
     )
     known = [f"{per_cent(m[key])} {name}" for key, name in names if m.get(key) is not None]
-    return f"On their own test data the model is right {', '.join(known)}." if known else ""
+    return f"Of their own test data the model gets right {', '.join(known)}." if known else ""
 
 
 def took_part(f: Facts) -> str:
@@ -97,7 +108,7 @@ def took_part(f: Facts) -> str:
     )
     return figure(
         f"How often each {f.person} was asked, and how often their report was used",
-        f"{sorted_}{each}. Full: used. Hatched: asked, and it came too late or to nothing.",
+        f"{sorted_}{each}. Full: used.{' Hatched: asked, and it came too late or to nothing.' if wasted.any() else ''}",
         *both(lambda sheet: columns([panel], sheet, across=1, height=140)), finding,
     )  # fmt: skip
 
@@ -116,7 +127,7 @@ def _groups(f: Facts) -> list[Group]:
     late = many(int(f.asked[f.kind == LATE].sum()), "time")
     rows = (
         (f.took, "took part", f"used {many(int(f.used.sum()), 'time')}"),
-        (f.late_only, "asked for nothing", late),
+        (f.late_only, "asked in vain", late),
         (f.never, "never asked", gone),
     )
     for count, name, what in rows:
@@ -129,13 +140,13 @@ def _groups(f: Facts) -> list[Group]:
 def whose_data(f: Facts) -> str:
     """How many samples lie with those who took part, and with the others."""
     h = f.hindsight
-    if h is None or not h.samples.sum() or f.took == f.clients:
+    if h is None or not h.samples.sum() or f.took in (0, f.clients):
         return ""
     total = int(h.samples.sum())
     rows = list[Bar]()
     for kind, words, paint in (
         (TOOK, "took part", f"a{f.colour}"),
-        (LATE, "asked for nothing", "late-area"),
+        (LATE, "asked in vain", "late-area"),
         (NEVER, "never asked", "a6"),
     ):
         mine = h.samples[f.kind == kind]
@@ -171,7 +182,7 @@ def how_well(f: Facts) -> str:
         ),
         None,
     )
-    if scores is None:
+    if scores is None or not f.metrics["commits"]:
         return ""
     share = scores.correct / scores.total
     counts = np.bincount(np.minimum((share * _BINS).astype(np.int64), _BINS - 1), minlength=_BINS).tolist()

@@ -11,7 +11,7 @@ import numpy as np
 from fedfleet.app.pages.charts.axes import Scale, foot_axis
 from fedfleet.app.pages.charts.drawing import SLIM, WIDE, Drawing, Sheet, abreast, below, box, figure, key, line, text
 from fedfleet.app.pages.run.facts import Facts, rounds_of
-from fedfleet.app.pages.run.words import many
+from fedfleet.app.pages.run.words import as_people, many
 from fedfleet.app.pages.times import even, plain
 from fedfleet.core.spending import STAGES
 from fedfleet.measure.anatomy import Anatomy, Strand, anatomy, telling_rounds
@@ -30,7 +30,7 @@ PAINTS: dict[str, tuple[str, str]] = {
     "upload": ("loading and sending the model", "a4"),
     "delivery": ("the report is under way", "a1"),
     "away": ("out of reach", "a6"),
-    "unknown": ("at work, nobody says with what", "a6 pale"),
+    "unknown": ("at work, on what is not recorded", "a6 pale"),
     "after": ("would still have been needed", "aw"),
 }
 _WORDS = {
@@ -55,7 +55,7 @@ class Shown:
         what = {"best": "the best", "usual": "a usual one", "worst": "one that failed" if failed else "the longest"}[
             self.word
         ]
-        return f"Round {self.round.number:,}, {what}: {used:,} of {max(asked, used):,} used"
+        return f"Round {self.round.number + 1:,}, {what}: {used:,} of {max(asked, used):,} used"
 
 
 def shown_rounds(f: Facts) -> list[Shown]:
@@ -89,7 +89,7 @@ def rounds_section(f: Facts) -> list[str]:
         f"<h2>Anatomy of {words}</h2>",
         figure(
             f"Each bar is one {f.person}'s task, from being asked to being back",
-            f"Numbers at the left are {f.people}; hatched: it entered no model; the dotted line is the end of the round.{scale}{thinned}",
+            f"Numbers at the left are {f.people}; hatched: it entered no model; the dotted line is the end of the round.{_paused(shown)}{scale}{thinned}",
             abreast(*(_drawing(s, f, Sheet(_width(len(shown))), _limit(s, shown, f, alike=alike)) for s in shown)),
             below(*(_drawing(s, f, SLIM, _limit(s, shown, f, alike=alike)) for s in shown), gap=14),
             finding,
@@ -98,12 +98,21 @@ def rounds_section(f: Facts) -> list[str]:
     ]  # fmt: skip
 
 
+def _paused(shown: list[Shown]) -> str:
+    """What the blank before all bars of a round is."""
+    blanks = [
+        min((s.sent - one.round.opened for s in one.round.strands), default=0.0) / max(one.round.seconds, 1e-9)
+        for one in shown
+    ]
+    return " Before them a round pauses." if max(blanks, default=0.0) > 0.05 else ""
+
+
 def told(shown: Shown) -> str:
     """What happened in a round, in one line."""
     r = shown.round
     waves = len(r.asked)
     again = "" if waves < 2 else " as others ended" if r.refills else f" in {waves} broadcasts"
-    ends = f"it failed, because {r.reason}," if r.version is None else f"model {r.version:,} was made"
+    ends = f"it failed, because {as_people(r.reason)}," if r.version is None else f"model {r.version:,} was made"
     fates = ", ".join(f"{n:,} {_WORDS[fate]}" for fate, n in r.fates.items())
     return f"{shown.heading}{again}; {fates or 'nobody reported'}; {ends} after {plain(r.seconds)}"
 
@@ -215,9 +224,9 @@ def failed_section(f: Facts) -> list[str]:
     total = int(f.metrics["rounds"])
     rows = [
         [
-            reason,
+            as_people(reason, f.people, f.person),
             f"{len(some):,} of {total:,}",
-            _which([e.round for e in some]),
+            _which([e.round + 1 for e in some]),
             f"{plain(some[0].time)} after the start",
         ]
         for reason, some in sorted(reasons.items(), key=lambda item: -len(item[1]))

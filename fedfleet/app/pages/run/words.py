@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from fedfleet.app.pages.times import plain
 
 _PARTS = (
@@ -57,6 +59,26 @@ def duration(seconds: float) -> str:
     ('120 s', '95 s', '30 min', '3.9 h')
     """
     return f"{seconds:,.0f} s" if seconds <= 300 and seconds == round(seconds) else plain(seconds)
+
+
+_ARRIVED = re.compile(r"\b(\d+) of at least (\d+) reports arrived\b")
+
+
+def as_people(said: str, people: str = "people", person: str = "person") -> str:
+    """What the journal says of clients and reports, as a reader says it.
+
+    >>> as_people("spread over 46 clients"), as_people("all of it for client 7")
+    ('spread over 46 people', 'all of it for person 7')
+    >>> as_people("because 0 of at least 1 reports arrived"), as_people("1 of at least 2 reports arrived")
+    ('because no report came in time', 'only 1 of the 2 reports that are needed came in time')
+    """
+
+    def came(found: re.Match[str]) -> str:
+        n, need = found.groups()
+        return "no report came in time" if n == "0" else f"only {n} of the {need} reports that are needed came in time"
+
+    said = re.sub(r"(?<![.\w])clients\b", people, _ARRIVED.sub(came, said))
+    return re.sub(r"(?<![.\w])client\b", person, said)
 
 
 def round_above(seconds: float) -> float | None:

@@ -43,7 +43,7 @@ def test_thin_columns_are_one_shape_of_the_same_height():
 def test_groups_that_do_not_fit_beside_each_other_stand_in_rows():
     groups = [
         Group(0, 1, "1 took part", "used 3 times"),
-        Group(1, 1, "1 asked for nothing", "7 times"),
+        Group(1, 1, "1 asked in vain", "7 times"),
         Group(2, 98, "98 never asked"),
     ]
     one = columns([Panel([Column(1)] * 100, groups=groups)], SLIM, across=1)

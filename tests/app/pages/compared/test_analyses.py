@@ -81,7 +81,7 @@ def test_times_count_those_who_never_got_there():
 def test_paired_tests_are_in_points():
     row = {"arm": "b", "difference": -0.1, "low": -0.2, "high": 0.01, "p": 0.0004, "p_holm": 0.03, "n": 4}
     page = analysis({"kind": "paired_test", "title": "t", "metric": "accuracy", "baseline": "a", "table": [row]}, {})
-    assert "-10\u00a0points" in page and "&lt; 0.001" in page and "0.03" in page
+    assert "-10.0\u00a0points" in page and "&lt; 0.001" in page and "0.03" in page
     assert difference("accuracy", {"difference": None}) == "no common seeds"
 
 

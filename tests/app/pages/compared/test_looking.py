@@ -1,6 +1,10 @@
 """What a page needs of each run, from its folder."""
 
+import numpy as np
+import pytest
+
 from fedfleet.app.pages.compared.looking import link_to, look
+from fedfleet.measure.tasks import task_table
 from tests.app.pages.compared.looks import made, side
 
 
@@ -10,6 +14,12 @@ def test_a_finished_run_is_read_with_its_people_and_its_time(tiny_run, tmp_path)
     assert found.used.sum() == tiny_run.metrics["fates"]["folded"]["tasks"]
     assert abs(sum(found.causes.values()) - found.end) < 1e-6 * found.end
     assert look(tiny_run.out, tmp_path / "x.html", explained=False).causes == {}
+
+
+def test_a_usual_task_is_that_of_a_usual_person_however_often_anybody_is_asked(tiny_run, tmp_path):
+    tasks = task_table(tiny_run.events)
+    own = [tasks.samples[tasks.clients == client].mean() for client in set(tasks.clients.tolist())]
+    assert look(tiny_run.out, tmp_path / "x.html", explained=False).samples == pytest.approx(np.mean(own))
 
 
 def test_the_journal_alone_will_do(run_copy, tmp_path):

@@ -65,5 +65,5 @@ def test_the_list_has_an_item_for_each_side_or_group():
 def test_nothing_tried_is_said():
     bare = verdict((arm("a", 0.9), arm("b", 0.5)))
     assert apart(bare.at_end) is not None and finding((arm("a", 0.9),), verdict((arm("a", 0.9),))).startswith(
-        "one seed"
+        "one run ends at"
     )

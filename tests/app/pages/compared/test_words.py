@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.pages.compared.words import capital, count, points, spread, tight, time, times
+from fedfleet.app.pages.compared.words import capital, count, points, spread, time, times
+from fedfleet.app.pages.html import tight
 
 
 @given(st.floats(0, 1))

@@ -33,7 +33,7 @@ def test_the_best_the_usual_and_the_worst_round_are_shown():
 
 def test_headings_count_what_was_used():
     headings = [s.heading for s in shown_rounds(facts_of(LOG))]
-    assert headings[0] == "Round 1, the best: 3 of 3 used" and headings[2] == "Round 3, one that failed: 0 of 2 used"
+    assert headings[0] == "Round 2, the best: 3 of 3 used" and headings[2] == "Round 4, one that failed: 0 of 2 used"
 
 
 def test_a_bar_is_as_long_as_its_stages_and_the_rest_is_out_of_reach():
@@ -68,19 +68,19 @@ def a_round(**changed):
 
 def test_a_round_is_told_in_words():
     assert told(Shown("usual", a_round(closed=45.0))) == (
-        "Round 7, a usual one: 1 of 3 used in 2 broadcasts; 1 used, 1 too late, 1 still at work; model 1 was made after 40 s"
+        "Round 8, a usual one: 1 of 3 used in 2 broadcasts; 1 used, 1 too late, 1 still at work; model 1 was made after 40 s"
     )
     assert "as others ended" in told(Shown("usual", a_round(refills=True)))
     silent = a_round(version=None, reason="<nobody>", fates={}, asked=((5.0, 2),))
     assert (
         told(Shown("worst", silent))
-        == "Round 7, one that failed: 0 of 2 used; nobody reported; it failed, because <nobody>, after 0"
+        == "Round 8, one that failed: 0 of 2 used; nobody reported; it failed, because <nobody>, after 0"
     )
 
 
 def test_failed_rounds_are_listed_by_reason():
     text = "".join(failed_section(facts_of(LOG)))
-    assert "0 of at least 1 reports arrived" in text and "1 of 5" in text and "6 min after the start" in text
+    assert "no report came in time" in text and "1 of 5" in text and "6 min after the start" in text
     assert failed_section(facts_of(journal([([0], [])]))) == []
 
 

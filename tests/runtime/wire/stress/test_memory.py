@@ -45,7 +45,9 @@ def test_a_family_is_a_process_and_its_children():
 def test_a_watch_sees_the_peak():
     with child(GROWS.replace("40_000_000", "160_000_000")) as large, Watch(os.getpid(), every=0.02) as watch:
         large.stdout.readline()
-        time.sleep(0.1)
+        enough = watch.seen.samples + 2  # the one under way may have begun before
+        while watch.seen.samples < enough:
+            time.sleep(0.01)
         large.communicate()
     seen = watch.close()
     assert seen.peak_mb > seen.base_mb + 80  # this process may give some memory back meanwhile
