@@ -77,7 +77,7 @@ def reference_of(
     code: str | None = "",
     tell: Callable[[str], None] | None = None,
 ) -> Reference:
-    """The reference runs of a spec: those that are kept, if they are long enough, else trained now.
+    """The reference runs of a spec: those that are kept, else trained now.
 
     `code` tells apart own tasks of equal data and first weights; None: nobody can tell, so that nothing is kept.
     """
@@ -85,11 +85,11 @@ def reference_of(
     ideal = ideal_spec(spec, cohort, rounds)
     place = (cache_folder() if cache is None else cache) / f"{_name(ideal, code or '')}.json"
     found = None if code is None else _kept(place)
-    if found is not None and (found.flat or len(found.ideal.accuracy) > rounds):
+    if found is not None:
         return found
     if tell is not None:
         tell(
-            f"three reference runs of {rounds} commits at most on an ideal fleet, once for this task, data and algorithm"
+            f"three reference runs of {rounds} commits at most on an ideal fleet, once for this task, data, algorithm and length"
         )
     start = time.perf_counter()
     made = _trained(spec, ideal, task, cohort)
@@ -151,8 +151,8 @@ def ideal_spec(spec: Spec, cohort: int, rounds: int, *, beside: bool = False, on
 
 
 def _name(ideal: Spec, code: str = "") -> str:
-    """By what kept runs are found: everything but how long they are."""
-    asked = {k: v for k, v in ideal.table().items() if k not in ("run", "stop")}
+    """By what kept runs are found; also by how long they are, so that the same spec has one answer, whatever was asked before."""
+    asked = {k: v for k, v in ideal.table().items() if k != "run"}
     named = [FORM, asked, *([code] if code else [])]
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:24]
 

@@ -199,7 +199,9 @@ class Processor:
             self.react(fact if fact.time >= now else replace(fact, time=now))
 
     def _look(self) -> None:
-        """What time alone brings: wake-ups, leases, the end of somebody's patience."""
+        """What time alone brings: wake-ups, leases, the end of somebody's patience. After its end a run hears of none of it."""
+        if self.state.phase is Phase.DONE:
+            return
         now = self.now()
         if self.timer is not None and self.timer <= now:
             moment, self.timer = max(self.timer, self.state.book.now), None

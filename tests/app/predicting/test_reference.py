@@ -44,7 +44,6 @@ def test_other_fleets_find_them_kept(foretold, kept, monkeypatch):
         "world": world,
         "pace": {"use": "readiness", "cohort": 6},
         "seeds": {"fleet": 8},
-        "stop": {"rounds": 4},
     }
     found = reference_of(resolve(other), cache=kept)
     assert found.kept and found.ideal.accuracy.tolist() == foretold.reference.ideal.accuracy.tolist()

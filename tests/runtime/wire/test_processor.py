@@ -11,6 +11,7 @@ from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import Evaluated, ModelCommitted, ReportRejected, RoundFailed, TaskLost, TasksSpent
 from fedfleet.core.parts import Policy
 from fedfleet.core.records import NOTHING, Book, Decision
+from fedfleet.engine.state import Phase
 from tests.runtime.wire.scene import Scene, play
 from tests.runtime.wire.test_closing import all_granted, committed, opened
 from tests.runtime.wire.toys import Toy, plan_of
@@ -54,6 +55,17 @@ def test_leases_end_and_the_round_goes_on_without_them(tmp_path: Path) -> None:
         assert not scene.processor.busy.any() or scene.running
 
     play(tmp_path, TOY, act, lease=30.0)
+
+
+def test_a_wake_up_that_is_due_when_the_run_has_just_ended_is_not_heard(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        await opened(scene)
+        processor = scene.processor
+        processor.state, processor.timer = processor.state._replace(phase=Phase.DONE), 0.0
+        processor._turn()
+        assert processor.done is not None and not processor.done.done()  # nothing failed
+
+    play(tmp_path, TOY, act)
 
 
 def first_loss_ends_it(plan):
