@@ -162,7 +162,7 @@ def test_rounds_that_take_ages_end_where_the_literal_version_ends():
         np.array(["a", "b", "c"]), traces_of([((0.0, 9.0),), ((3.0, 40.0),), ((50.0, 99.0),)], [100.0] * 3)
     )
     for semantics in ("paper", "released"):
-        asked = Settings(k=2, rounds=30, trips=40, semantics=semantics)
+        asked = Settings(k=2, rounds=6, trips=8, semantics=semantics)
         for by_deadline in (True, False):
             fast = simulate(asked, devices, states, seed=3, t_cost=1.0, by_deadline=by_deadline)
             slow = literal.simulate(asked, devices, states, seed=3, t_cost=1.0, by_deadline=by_deadline)
