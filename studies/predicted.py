@@ -39,7 +39,8 @@ def interval(x: Any, y: Any, *, draws: int = 2000) -> tuple[float, float, float]
     from fedfleet.measure.statistics.correlation import correlation
 
     found = correlation(np.asarray(x, float).tolist(), np.asarray(y, float).tolist(), draws=draws)
-    return tuple(float("nan") if v is None else v for v in (found.r, found.low, found.high))  # type: ignore[return-value]
+    r, low, high = (float("nan") if v is None else v for v in (found.r, found.low, found.high))
+    return r, low, high
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -121,7 +121,6 @@ ONLY_TYPES = {
     "core/records",  # the records that travel between parts
     "core/sources",  # the types of what a world is made of
     "app/spec/settings",  # the schema of a spec's tables
-    "app/comparing/record",  # what a comparison is made of
 }
 
 

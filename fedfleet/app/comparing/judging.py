@@ -12,17 +12,13 @@ from dataclasses import replace
 from typing import Any
 
 from fedfleet.app.comparing import wording
-from fedfleet.app.comparing.certainty import LEAST_SEEDS, LEVEL, clear
+from fedfleet.app.comparing.certainty import LEAST_SEEDS, clear
 from fedfleet.app.comparing.grouping import draws_of, seed_of
 from fedfleet.app.comparing.reading import accuracy_at
 from fedfleet.app.comparing.record import Arm, Compared, Moment, Pair, Standing, Verdict, clock_of
 from fedfleet.measure.statistics.paired import holm
 from fedfleet.measure.statistics.shared import Draws, mean_over, paired_over
 
-__all__ = [
-    "LEAST_SEEDS", "LEVEL", "clear", "data_of", "equal_time", "moment", "sampling_error", "single", "standing", "unlike_data",
-    "verdict",
-]  # fmt: skip
 _NORMAL = 1.959964
 _OF_THE_DATA = (
     "pictures",

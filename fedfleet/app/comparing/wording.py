@@ -12,7 +12,7 @@ from fedfleet.app.terminal.text import percent, span
 from fedfleet.measure.statistics.shared import shared
 
 _NAMED = 4  # arms that are named in a sentence
-_LEVEL = 0.0005  # a smaller difference is 0.0 points
+_NO_LEAD = 0.0005  # a smaller difference is 0.0 points
 _REPEAT = "repeat them with the same three or more seeds"
 
 
@@ -170,7 +170,7 @@ def _lead(found: Moment) -> str:
 def _leads(pair: Pair, rest: str) -> str:
     """The leader has the best mean over its own seeds; on the common ones it may be level, or behind."""
     gap = pair.paired.difference if pair.paired else 0.0
-    if abs(gap) < _LEVEL:
+    if abs(gap) < _NO_LEAD:
         return f"{pair.leader} and {pair.other}{rest} are level, {points(pair)} apart"
     if gap < 0:
         behind = f"{pair.leader} has the best mean of all its seeds, but on the common ones is behind"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
-from fedfleet.app.comparing.judging import LEVEL
+from fedfleet.app.comparing.certainty import LEVEL
 from fedfleet.app.comparing.reading import accuracy_at
 from fedfleet.app.comparing.record import Compared
 from fedfleet.app.demo import fleets, users

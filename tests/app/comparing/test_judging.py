@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedfleet.app.comparing.certainty import LEAST_SEEDS
 from fedfleet.app.comparing.grouping import arms
-from fedfleet.app.comparing.judging import LEAST_SEEDS, equal_time, sampling_error, unlike_data, verdict
+from fedfleet.app.comparing.judging import equal_time, sampling_error, unlike_data, verdict
 from tests.app.comparing.made import hurried, made, waiting
 
 SEEDS = range(1, 6)
