@@ -301,7 +301,7 @@ def test_an_upload_that_the_network_cuts_is_resumed_where_it_broke(wide):
         bad.cut_after(2_500_000)
         with pytest.raises(grpc.RpcError):
             puppet.hand_stream(head, in_chunks(payload))
-        offset = wait_for(lambda: puppet.held(head), "part of the upload", seconds=5, every=0.1)
+        offset = wait_for(lambda: puppet.held(head), "part of the upload", every=0.1)
         assert 0 < offset <= 2_500_000
         head.offset = offset
         receipt = puppet.hand_stream(head, in_chunks(payload[offset:]))
