@@ -297,17 +297,25 @@ def test_an_upload_that_the_network_cuts_is_resumed_where_it_broke(wide):
         puppet = wide.newcomer(bad.address)
         errand = puppet.await_work()
         head, payload = wide.honest(puppet, errand)
+        offset = _cut_until_held(bad, puppet, head, payload)
         before = bad.up
-        bad.cut_after(2_500_000)
-        with pytest.raises(grpc.RpcError):
-            puppet.hand_stream(head, in_chunks(payload))
-        offset = wait_for(lambda: puppet.held(head), "part of the upload", every=0.1)
         assert 0 < offset <= 2_500_000
         head.offset = offset
         receipt = puppet.hand_stream(head, in_chunks(payload[offset:]))
         wide.note(head, receipt)
         assert receipt.status == Status.SAFE
-        assert bad.up - before < 1.5 * len(payload)  # the first part did not travel again
+        assert bad.up - before < len(payload) - offset + 500_000  # the first part did not travel again
+
+
+def _cut_until_held(bad, puppet, head, payload):
+    """A reset throws away what the server had not read yet, on a busy machine all of it: then the line breaks again."""
+    for _ in range(12):
+        bad.cut_after(2_500_000)
+        with pytest.raises(grpc.RpcError):
+            puppet.hand_stream(head, in_chunks(payload))
+        with contextlib.suppress(AssertionError):
+            return wait_for(lambda: puppet.held(head), "part of the upload", seconds=5.0, every=0.1)
+    raise AssertionError("twelve broken uploads, and the server holds nothing of any")
 
 
 def test_half_a_stream_then_silence_costs_the_others_nothing(wide):
