@@ -60,6 +60,11 @@ class Studied:
         """How many runs made no model."""
         return sum(not one.good for one in self.cells)
 
+    @property
+    def unfinished(self) -> int:
+        """How many of those could not be finished, so that nobody knows what they would have come to."""
+        return sum(one.run is None for one in self.cells)
+
     def table(self) -> list[dict[str, Any]]:
         """The rows with one plain value in every column, as results.csv has them: `pandas.DataFrame(studied.table())`."""
         return [flat_row(row, self.aims) for row in self.rows]
@@ -83,6 +88,7 @@ class Studied:
             "runs": len(self.cells),
             "cached": self.cached,
             "failed": self.failed,
+            "unfinished": self.unfinished,
             "verdict": self.verdict,
             "target": self.aims.target,
             "equal_time_seconds": self.aims.equal_time,

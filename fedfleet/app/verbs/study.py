@@ -46,5 +46,9 @@ def study(
     answer(done.answer(), as_json, lambda _: str(done))
     for note in done.notes:
         say(note)
-    if done.failed == len(done.cells):
-        raise typer.Exit(1)  # a study of which no run made a model is a failed one
+    if done.unfinished:
+        say(
+            f"{done.unfinished} of {len(done.cells)} runs have no result; mend why and say the same again: only they are tried"
+        )
+    if done.unfinished or done.failed == len(done.cells):
+        raise typer.Exit(1)  # runs are missing, or none made a model; one that ended in order without is a finding

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from fedfleet.app.studies.joining import perform_joined
+from fedfleet.runtime.seals import SEAL
 from tests.app.specs import TINY, refused, written
 
 STUDY = """
@@ -59,6 +61,27 @@ def test_a_study_of_which_no_run_made_a_model_has_failed(fedfleet, file, tmp_pat
     code, out, err = fedfleet("study", file, "--out", tmp_path / "out", "--workers", 1)
     assert code == 1
     assert "1 of 1 runs made no model" in out and "WARNING: nobody can report" in err
+
+
+def test_a_run_that_could_not_be_finished_is_a_failure_and_is_tried_again(fedfleet, file, tmp_path, monkeypatch):
+    def full(specs, outs, **how):
+        found = list(real(specs, outs, **how))
+        if not tried:
+            (outs[0] / SEAL).unlink()
+            found[0] = OSError(28, "No space left on device")
+        tried.append(len(specs))
+        return found
+
+    tried, real = [], perform_joined
+    monkeypatch.setattr("fedfleet.app.studies.working.perform_joined", full)
+    words = ("study", file, "--scale", "quick", "--out", tmp_path / "out", "--workers", 1, "--json")
+    code, out, err = fedfleet(*words)
+    found = json.loads(out)
+    assert (code, found["failed"], found["unfinished"]) == (1, 1, 1)
+    assert "1 of 2 runs have no result" in err and "No space left" in out
+    code, out, err = fedfleet(*words)
+    assert (code, err, tried[-1]) == (0, "", 1)
+    assert json.loads(out)["unfinished"] == 0
 
 
 def test_two_at_once_in_one_folder_are_refused(fedfleet, file, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -18,19 +19,24 @@ from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError
 
 _SEEDS = 3  # runs of a side that are measured
+_MOST = 12  # rows of a table: more would keep the reader of the page waiting
 _LOOKS = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
 FAIR = "Each person's reports count up to an equal share of all rounds; everybody, always in time, would come near 100 %, the nearer the more rounds."
 
 
 @dataclass(frozen=True, slots=True)
 class Hard:
-    """One side's fleet: what the metrics come to (DevMC, StatMC, InterMC), the mean over fleets; what its runs saw; raw values."""
+    """One side's fleet: what the metrics come to (DevMC, StatMC, InterMC), the mean over fleets; what its runs saw; raw values.
 
+    `name` tells it from the other rows: that of the group, or of the sides that have this fleet and this pacing.
+    """
+
+    name: str
     side: Side
     plain: Mapping[str, float]
     raw: Mapping[str, float]
     seen: float
-    asked: str
+    asked: str  # the deadline; empty where a round waits
     ideal: float = 1.0  # the share of an ideal fleet in as many rounds
 
 
@@ -42,7 +48,8 @@ def how_hard(sides: Sequence[Side]) -> str:
     shares, waits = measured(sides, "deadline"), measured(sides, "readiness")
     if not shares and not waits:
         return ""
-    parts = ["<h2>How hard are these fleets?</h2>" if len(shares) > 1 else "<h2>How hard is this fleet?</h2>"]
+    fleets = {(hard.side.group, _fleet(hard.side)) for hard in (*shares, *waits)}
+    parts = ["<h2>How hard are these fleets?</h2>" if len(fleets) > 1 else "<h2>How hard is this fleet?</h2>"]
     parts.append(
         "<p>Six <abbr title=\"FLHetBench's Monte-Carlo metrics DevMC, StatMC and InterMC; R with a deadline, T waiting. Point at a figure for "
         'its raw value.">simulations without training</abbr>, with the deadline, the number of people asked, the work of a task and the '
@@ -50,7 +57,9 @@ def how_hard(sides: Sequence[Side]) -> str:
     )
     tables = list[str]()
     if shares:
-        tables.append(_table(shares, f"Deadline of {shares[0].asked}: fair work that gets through", points))
+        asked = {hard.asked for hard in shares}
+        title = f"Deadline of {asked.pop()}" if len(asked) == 1 else "Until the deadline of each"
+        tables.append(_table(shares, f"{title}: fair work that gets through", points))
     if waits:
         tables.append(_table(waits, "Waiting for all: how long a round takes", time))
     parts.append(f'<div class="two">{"".join(tables)}</div>' if len(tables) == 2 else "".join(tables))
@@ -62,17 +71,41 @@ def how_hard(sides: Sequence[Side]) -> str:
 
 
 def measured(sides: Sequence[Side], pace: str) -> list[Hard]:
-    """The first side of each group that is paced so, measured."""
-    found = list[Hard]()
-    for group in dict.fromkeys(side.group for side in sides):
-        mine = [s for s in sides if s.group == group and s.looks[0].table.get("pace", {}).get("use") == pace]
-        told = _measured(mine[0]) if mine else None
-        if told is not None:
-            found.append(told)
-    return found
+    """All that are paced so, measured: of those that share fleet and pacing only the first."""
+    alike: dict[tuple[str, str], list[Side]] = {}
+    for side in sides:
+        if side.looks[0].table.get("pace", {}).get("use") == pace:
+            alike.setdefault((side.group, _fleet(side) + _pacing(side)), []).append(side)
+    groups = [group for group, _ in alike]
+    rows = [
+        _measured(mine, group if group and groups.count(group) == 1 else _joint(mine))
+        for (group, _), mine in list(alike.items())[:_MOST]
+    ]
+    return [row for row in rows if row is not None]
 
 
-def _measured(side: Side) -> Hard | None:
+def _fleet(side: Side) -> str:
+    """What makes the fleet: neither whose data is where, nor what a battery holds, changes when a report arrives."""
+    world = side.looks[0].table.get("world", {})
+    return json.dumps({k: v for k, v in world.items() if k not in ("data", "energy")}, sort_keys=True, default=str)
+
+
+def _pacing(side: Side) -> str:
+    return json.dumps(side.looks[0].table.get("pace", {}), sort_keys=True, default=str)
+
+
+def _joint(sides: Sequence[Side]) -> str:
+    """A name for sides that have the same fleet.
+
+    >>> _joint([Side("a", ()), Side("b", ())]), _joint([Side("a", ()), Side("b", ()), Side("c", ())])
+    ('a and b', 'a and 2 more')
+    """
+    first, *others = [side.label for side in sides]
+    return f"{first} and {others[0] if len(others) == 1 else f'{len(others)} more'}" if others else first
+
+
+def _measured(sides: Sequence[Side], name: str) -> Hard | None:
+    side = sides[0]
     got = [(one, hard) for one in side.looks[:_SEEDS] if (hard := _hardness(one)) is not None]
     if not got:
         return None
@@ -85,7 +118,7 @@ def _measured(side: Side) -> Hard | None:
         plain["InterMC"], raw["InterMC"] = plain["DevMC"], raw["DevMC"]
     seen = fmean(seen_share(one) if by_share else one.end / max(int(one.metrics["rounds"]), 1) for one, _ in got)
     ideal = fmean(hard.ideal for _, hard in got)
-    return Hard(side, plain, raw, seen, time(deadline) if by_share else "", ideal)
+    return Hard(name, side, plain, raw, seen, time(deadline) if by_share else "", ideal)
 
 
 def _hardness(look: Look) -> Hardness | None:
@@ -111,7 +144,7 @@ def _table(rows: Sequence[Hard], title: str, said: Callable[[float], str]) -> st
     always = "100 %" if said is points else "no wait"
     body = [
         [
-            f'<b class="c{row.side.colour}">{escape(row.side.group or row.side.name)}</b>',
+            f'<b class="c{row.side.colour}">{escape(row.name)}</b>',
             *(f'<span title="{n}-{suffix} {row.raw[n]:.4g}">{said(row.plain[n])}</span>' if n in row.plain else always for n in _LOOKS),
             f"<b>{said(row.seen)}</b>",
         ]
@@ -126,14 +159,14 @@ def verdict(hard: Hard) -> str:
 
 
 def _verdicts(shares: Sequence[Hard], waits: Sequence[Hard]) -> str:
-    by_group = {hard.side.group: hard for hard in waits}
+    by_fleet = {(hard.side.group, _fleet(hard.side)): hard for hard in waits}
     items = list[str]()
     for hard in shares:
         worst = hard.plain["InterMC"]
-        wait = by_group.get(hard.side.group)
+        wait = by_fleet.get((hard.side.group, _fleet(hard.side)))
         also = f" A round that waits for all takes {time(wait.plain['InterMC'])}." if wait else ""
         told = f"{points(worst)} of the fair work gets through in {hard.asked}, and the runs saw {points(hard.seen)}.{also}"
-        head = f"{hard.side.group or hard.side.name}: {verdict(hard)}"
+        head = f"{hard.name}: {verdict(hard)}"
         items.append(
             f'<li class="c{hard.side.colour}"><b>{escape(capital(head))}</b><span>{escape(tight(told))}</span></li>'
         )

@@ -4,6 +4,7 @@ import pytest
 
 from fedfleet.app.pages.compared.hardness import how_hard, measured, seen_share, verdict
 from fedfleet.app.pages.compared.looking import look
+from fedfleet.app.pages.compared.words import capital
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from tests.app.pages.compared.looks import made, side
@@ -14,21 +15,50 @@ SPEC = {
 }  # fmt: skip
 
 
+OTHERS = {
+    "waiting": {"pace": {"use": "readiness", "cohort": 3}},
+    "other": {"algorithm": {"use": "fedprox"}},
+    "fast": {"world": {**SPEC["world"], "devices": {"use": "homogeneous", "mbps": 1000.0}}},
+    "patient": {"pace": {**SPEC["pace"], "seconds": 600.0}},
+}
+
+
 @pytest.fixture(scope="module")
 def looks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("hard")
-    waiting = {**SPEC, "pace": {"use": "readiness", "cohort": 3}}
-    return [look(perform(resolve(t, "x"), folder / n).out, folder / "p.html") for n, t in (("d", SPEC), ("w", waiting))]
+    specs = {"deadline": SPEC, **{name: {**SPEC, **keys} for name, keys in OTHERS.items()}}
+    return {n: look(perform(resolve(t, "x"), folder / n).out, folder / "p.html") for n, t in specs.items()}
 
 
 def test_a_deadline_is_told_in_shares_and_waiting_in_time(looks):
-    sides = [side("deadline", looks[0], group="mild"), side("waiting", looks[1], group="mild")]
+    sides = [side(name, looks[name], group="mild") for name in ("deadline", "waiting")]
     (share,), (wait,) = measured(sides, "deadline"), measured(sides, "readiness")
     assert 0 <= share.plain["InterMC"] <= 1 and share.plain["InterMC"] == share.plain["DevMC"], "always reachable"
-    assert wait.plain["DevMC"] > 20.0 and wait.seen == pytest.approx(looks[1].end / looks[1].metrics["rounds"])
+    assert wait.plain["DevMC"] > 20.0 and wait.seen == pytest.approx(
+        looks["waiting"].end / looks["waiting"].metrics["rounds"]
+    )
     page = how_hard(sides)
     assert "Deadline of 2\u00a0min" in page and "Waiting for all" in page and f"Mild: {verdict(share)}" in page
     assert "DevMC-R" in page and "DevMC-T" in page
+
+
+def test_every_fleet_and_every_pacing_has_its_row_and_those_who_share_both_have_one(looks):
+    sides = [side(name, looks[name]) for name in ("deadline", "other", "fast", "patient")]
+    rows = measured(sides, "deadline")
+    assert [(row.name, row.asked) for row in rows] == [
+        ("deadline and other", "2 min"), ("fast", "2 min"), ("patient", "10 min")
+    ]  # fmt: skip
+    first, fast, patient = (row.plain["InterMC"] for row in rows)
+    assert first < min(fast, patient), "343 MB take 46 s each way at the mean of 60 Mbit/s, and 3 s at 1000"
+    page = how_hard(sides)
+    assert "these fleets" in page and "Until the deadline of each" in page
+    assert all(capital(f"{row.name}: {verdict(row)}") in page for row in rows)
+
+
+def test_a_group_whose_sides_have_several_deadlines_names_them(looks):
+    sides = [side(name, looks[name], group="mild") for name in ("deadline", "patient")]
+    assert [row.name for row in measured(sides, "deadline")] == ["mild, deadline", "mild, patient"]
+    assert "How hard is this fleet?" in how_hard(sides)
 
 
 def test_what_a_run_saw_counts_nobody_beyond_an_equal_share():
