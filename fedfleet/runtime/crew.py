@@ -113,14 +113,14 @@ def crew(
 
 
 def _hire(mine: _Crew) -> None:
-    with mine.log.open("ab") as log, _deaf_to_interrupts():
+    with mine.log.open("ab") as log, deaf_to_interrupts():
         pipe = subprocess.PIPE
         process = subprocess.Popen(mine.command, stdin=pipe, stdout=pipe, stderr=log, bufsize=0, env=mine.env)
     hand = _Hand(process)
     mine.hands.register(_out(hand), selectors.EVENT_READ, hand)
 
 
-class _deaf_to_interrupts:  # noqa: N801
+class deaf_to_interrupts:  # noqa: N801
     """What is started inside never hears Ctrl-C, which a terminal sends to the whole group: only the one who asked ends it."""
 
     def __enter__(self) -> None:

@@ -54,6 +54,11 @@ def checked_labels(given: Any, samples: int) -> Ints:
         )
     if len(y) != samples:
         raise BadInput(f"data: {samples} inputs need as many labels, one each; got {len(y)}")
+    if y.dtype.kind == "f" and np.isnan(y).any():
+        gone = np.flatnonzero(np.isnan(y))
+        raise BadInput(
+            f"data: {len(gone)} of {samples} labels are NaN, the first of them in row {gone[0]}; drop these samples"
+        )
     if y.dtype.kind not in "iu":
         raise BadInput(
             f"data: the labels are {y.dtype}, not integers; number the classes 0, 1, .., for example with "
@@ -120,6 +125,10 @@ def check_fit(build: Callable[[], Any], dataset: Dataset, *, scores: bool = True
         raise BadInput(f"model: the function that makes it fails: {_said(wrong)}") from None
     if not isinstance(module, torch.nn.Module):
         raise BadInput(f"model: the function that makes it gives a {type(module).__name__}, not a PyTorch module")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise BadInput(
+            "model: it is a TorchScript module, whose weights cannot be replaced; give the module it was made of"
+        )
     _check_parameters(module)
     shape = tuple(dataset.x.shape[1:])
     try:
@@ -147,6 +156,17 @@ def _check_parameters(module: Any) -> None:
             raise BadInput(f"model: parameter {name!r} is {value.dtype}; train in float32, with model.float()")
         if not bool(torch.isfinite(value).all()):
             raise BadInput(f"model: parameter {name!r} holds values that are not finite; initialise it anew")
+    _refuse_frozen([name for name, value in found if not value.requires_grad])
+
+
+def _refuse_frozen(names: Sequence[str]) -> None:
+    """Every parameter is trained: one that somebody wanted to keep as it is must not change in silence."""
+    if names:
+        others = f" and {len(names) - 1} more are" if names[1:] else " is"
+        raise BadInput(
+            f"model: parameter {names[0]!r}{others} frozen (requires_grad=False), and a run trains all parameters; keep what must "
+            "not change in buffers (register_buffer), or let everything be trained with model.requires_grad_(True)"
+        )
 
 
 def _check_outputs(out: Any, dataset: Dataset) -> None:

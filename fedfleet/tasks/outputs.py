@@ -52,13 +52,15 @@ def tried_loss(function: Callable[[Any, Any], Any], task: Task) -> Loss:
     """A loss function of the person's own: whether it gives one value per sample or one for all is seen by trying it."""
     if not callable(function):
         raise BadInput(f"loss: {function!r} is not a function; give one that takes (outputs, labels)")
+    if isinstance(function, type) and issubclass(function, torch.nn.Module):
+        raise BadInput(f"loss is the class {function.__name__}; give an instance, loss={function.__name__}()")
     data, n = task.dataset, min(_TRIED, len(task.dataset.y))
     module = task.build().eval()
     with blaming("your loss function, tried on the first samples,"):
         outputs = module(torch.from_numpy(data.x[:n]))
         found = function(outputs, torch.from_numpy(data.y[:n]))
     shape = tuple(found.shape) if isinstance(found, torch.Tensor) else None
-    if shape is None or (shape != () and shape[0] != n):
+    if shape not in ((), (n,)):
         said = type(found).__name__ if shape is None else f"a tensor of shape {shape}"
         raise BadInput(
             f"loss: it gave {said} for {n} samples; return a tensor with one value per sample, or their mean"

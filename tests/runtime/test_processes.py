@@ -1,6 +1,8 @@
 """Work in processes: the same results as here, and failures that are not lost."""
 
 import os
+import signal
+import time
 
 import pytest
 
@@ -18,6 +20,11 @@ def refused(n):
 
 def vanished(n):
     os._exit(n)
+
+
+def slept(seconds):
+    time.sleep(seconds)
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def test_one_worker_works_here_and_in_order():
@@ -39,3 +46,12 @@ def test_a_refusal_arrives_as_it_was_said():
 def test_a_worker_that_dies_is_told():
     with pytest.raises(RunFailed, match="fewer --workers"):
         list(in_processes(vanished, [3, 4], 2))
+
+
+def test_an_interrupt_is_for_the_one_who_asked_and_waits_for_nobody():
+    began, results = time.monotonic(), in_processes(slept, [0, 60], 2)
+    assert next(results) == (0, True)  # deaf to Ctrl-C, which a terminal sends to all
+    with pytest.raises(KeyboardInterrupt):
+        results.throw(KeyboardInterrupt)
+    assert time.monotonic() - began < 30
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])

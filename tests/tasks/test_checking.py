@@ -20,6 +20,12 @@ def with_value(value, row=7):
     return spoilt
 
 
+def part_frozen():
+    model = nn.Linear(5, 3)
+    model.bias.requires_grad_(False)
+    return model
+
+
 class Net(nn.Module):
     """Nothing in it."""
 
@@ -35,6 +41,10 @@ DATA = {
     "few labels": ((X, Y[:-1]), "60 inputs need as many labels, one each; got 59"),
     "real labels": ((X, Y * 1.0), "float64, not integers; number the classes"),
     "named labels": ((X, Y.astype(str)), "not integers; number the classes"),
+    "labels that are missing": (
+        (X, np.where(np.arange(60) % 30 == 4, np.nan, Y)),
+        "2 of 60 labels are NaN, the first of them in row 4; drop these samples",
+    ),
     "one-hot labels": ((X, np.eye(3)[Y]), r"labels.argmax\(1\)"),
     "labels in a column": ((X, Y[:, None]), r"labels.ravel\(\)"),
     "negative label": ((X, Y - 1), "row 0 is -1, out of range"),
@@ -58,6 +68,9 @@ MODELS = {
     "nothing to train": (Net(), "no parameters"),
     "no shape yet": (nn.LazyLinear(3), "'weight' has no shape yet"),
     "double": (nn.Linear(5, 3).double(), r"float64; train in float32, with model.float\(\)"),
+    "TorchScript": (torch.jit.script(nn.Linear(5, 3)), "a TorchScript module.*; give the module it was made of"),
+    "frozen": (nn.Linear(5, 3).requires_grad_(False), "'weight' and 1 more are frozen .*a run trains all parameters"),
+    "partly frozen": (part_frozen(), "'bias' is frozen .*register_buffer"),
     "no module": (lambda: 3, "gives a int, not a PyTorch module"),
     "fails": (lambda: 1 / 0, "ZeroDivisionError"),
     "wrong width": (nn.Linear(6, 3), r"cannot take inputs of shape \(samples, 5\)"),

@@ -28,3 +28,9 @@ def test_what_a_loss_gives_is_seen_by_trying():
     assert tried_loss(torch.nn.functional.cross_entropy, TASK).joint
     with pytest.raises(BadInput, match="not a function"):
         tried_loss("hinge", TASK)
+    with pytest.raises(BadInput, match=r"the class CrossEntropyLoss; give an instance, loss=CrossEntropyLoss\(\)"):
+        tried_loss(torch.nn.CrossEntropyLoss, TASK)
+    with pytest.raises(BadInput, match=r"shape \(3, 10\) for 3 samples; return a tensor with one value per sample"):
+        tried_loss(lambda o, t: o, TASK)
+    with pytest.raises(BadInput, match=r"shape \(3, 1\)"):  # beside weights of shape (3,) it would become (3, 3)
+        tried_loss(lambda o, t: o[:, :1], TASK)

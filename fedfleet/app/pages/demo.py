@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from html import escape
 from pathlib import Path
 
@@ -151,11 +152,12 @@ def _tables() -> str:
 
 def _commands(out: Path) -> list[str]:
     seed = fleets.SEEDS[0]
-    severe = f"{out}/runs/severe-deadline-{seed}"
+    severe, waiting = (shlex.quote(f"{out}/runs/severe-{way}-{seed}") for way in ("deadline", "waiting"))
+    spec = shlex.quote(f"{out}/runs/severe-deadline-{seed}/spec.toml")
     return [
-        f"fedfleet run {severe}/spec.toml pace.seconds=300 --out mine",
+        f"fedfleet run {spec} pace.seconds=300 --out mine",
         f"fedfleet compare {severe} mine --out mine.html",
-        f"fedfleet explain {out}/runs/severe-waiting-{seed}",
+        f"fedfleet explain {waiting}",
         f"fedfleet replay {severe}",
         "fedfleet list algorithms",
     ]

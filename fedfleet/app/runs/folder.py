@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from fedfleet.app.assemble import Setup, caveats, chance_of
 from fedfleet.app.runs.classes import with_classes
 from fedfleet.app.runs.privacy import with_privacy
+from fedfleet.app.runs.sealed import require_folder
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
@@ -182,23 +184,23 @@ def seal_folder(out: Path, found: Checked, key: Path | None) -> None:
 
 def finished(out: Path) -> Finished:
     """A finished run, read from its folder; what is read must be as it was sealed."""
-    if not out.is_dir():
-        raise BadInput(f"there is no run folder {out}")
+    require_folder(out)
     seal = read_seal(out)
     if seal is None:
         load_spec(out / "spec.toml")
-        raise BadInput(
-            f"the run in {out} is not finished; continue it with: fedfleet run {out}/spec.toml --resume --out {out}"
-        )
+        again = shlex.join(["fedfleet", "run", str(out / "spec.toml"), "--resume", "--out", str(out)])
+        raise BadInput(f"the run in {out} is not finished; continue it with: {again}")
     wrong = changed(out, seal, ("spec.toml", "metrics.json", "run.db"))
     if wrong is not None:
-        raise RunFailed(f"{out}: {wrong}; fedfleet replay {out} says more")
+        raise RunFailed(f"{out}: {wrong}; fedfleet replay {shlex.quote(str(out))} says more")
     try:
         metrics = json.loads((out / "metrics.json").read_text())
         if not isinstance(metrics, dict) or not {*CONTRACT} <= metrics.keys():
             raise ValueError("measures are missing")
     except (OSError, ValueError) as wrong:
-        raise BadInput(f"{out}/metrics.json cannot be read ({wrong}); fedfleet replay {out} says more") from None
+        raise BadInput(
+            f"{out}/metrics.json cannot be read ({wrong}); fedfleet replay {shlex.quote(str(out))} says more"
+        ) from None
     return Finished(
         load_spec(out / "spec.toml"), {**metrics, "out": str(out)}, list(journals.read(out / "run.db")), out
     )
@@ -206,12 +208,11 @@ def finished(out: Path) -> Finished:
 
 def opened(out: Path) -> tuple[Spec, list[Event], bool]:
     """The spec of a run folder, its events so far, and whether the run has ended."""
-    if not out.is_dir():
-        raise BadInput(f"there is no run folder {out}")
+    require_folder(out)
     events, seal = list(journals.read(out / "run.db")), read_seal(out)
     odd = None if seal is None else changed(out, seal, ("spec.toml", "run.db"))
     if odd is not None:
-        raise RunFailed(f"{out}: {odd}; fedfleet replay {out} says more")
+        raise RunFailed(f"{out}: {odd}; fedfleet replay {shlex.quote(str(out))} says more")
     return load_spec(out / "spec.toml"), events, bool(events) and isinstance(events[-1], RunEnded)
 
 

@@ -27,10 +27,17 @@ class RunRecord:
     served: bool
 
 
-def open_record(folder: Path) -> RunRecord:
-    """Read a run folder as it lies there."""
+def require_folder(folder: Path) -> None:
+    """Refuse the folder of a run that is not there, or that is no folder."""
+    if folder.is_file():
+        raise BadInput(f"{folder} is a file; name the folder of a run")
     if not folder.is_dir():
         raise BadInput(f"there is no run folder {folder}")
+
+
+def open_record(folder: Path) -> RunRecord:
+    """Read a run folder as it lies there."""
+    require_folder(folder)
     path = folder / "run.db"
     if not path.is_file():
         raise BadInput(f"there is no journal at {path}; name the folder of a run")

@@ -64,7 +64,8 @@ def read_table(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
-        raise BadInput(f"there is no spec file {path}") from None
+        order = "; the spec file comes first, overrides after it" if "=" in path.name else ""
+        raise BadInput(f"there is no spec file {path}{order}") from None
     except IsADirectoryError:
         raise BadInput(f"{path} is a folder; give a spec file, for example {path / 'spec.toml'}") from None
     except (OSError, UnicodeDecodeError) as wrong:

@@ -20,7 +20,7 @@ from fedfleet.app.studies.exporting import TABLES, export, flat_row
 from fedfleet.app.studies.file import Study, read_study, study_of, study_text
 from fedfleet.app.studies.forms import FILE as FORMS
 from fedfleet.app.studies.hardness import hardness
-from fedfleet.app.studies.keeping import RUNS, Ran, folders, ran, sealed
+from fedfleet.app.studies.keeping import RUNS, Ran, folders, of_another_model, ran, sealed
 from fedfleet.app.studies.progress import board, shown
 from fedfleet.app.studies.quantities import Aims, Hardness, aimed_at, equal_time
 from fedfleet.app.studies.running import LOG, Means, carried_out
@@ -141,6 +141,11 @@ def study(
         tell(f"WARNING: {doubt}")
     _take(out)
     with locked(out):
+        if of_another_model(out, cells):
+            tell(
+                f"the runs in {out} had other data or other first weights, so all begin anew; an own model that is made after "
+                "torch.manual_seed, or by a function given as model, has the same each time"
+            )
         if _stale(out, cells):
             tell(
                 f"the tables in {out} are of other runs than this file asks for; they go, and new ones come with its runs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,20 @@ def folders(out: Path, cells: Sequence[Cell]) -> list[Path]:
     """Where each run lies, or will: a folder with its digest that is there already is used, whatever it is called."""
     there = {path.name[-_DIGITS:]: path for path in sorted((out / RUNS).glob(f"*-{'?' * _DIGITS}")) if path.is_dir()}
     return [there.get(_mark(cell), out / RUNS / f"{_slug(cell)}-{_mark(cell)}") for cell in cells]
+
+
+def of_another_model(out: Path, cells: Sequence[Cell]) -> bool:
+    """Do runs of a model of somebody's own lie here, none of which had the data and first weights that are asked for now?"""
+    mine = {cell.spec.task.get("content") for cell in cells if cell.own is not None}
+    there = {_content(path) for path in (out / RUNS).glob("*/spec.toml")} - {None} if mine else set[Any]()
+    return bool(there) and not there & mine
+
+
+def _content(spec: Path) -> Any:
+    try:
+        return tomllib.loads(spec.read_text())["task"].get("content")
+    except (OSError, ValueError, KeyError, AttributeError):  # whatever it is, it is none of ours
+        return None
 
 
 def sealed(folder: Path) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -239,9 +240,9 @@ def shown_tuned(found: Tuned) -> str:
         lines.append(f"what mattered among the trials that finished: {shares}")
     lines += [f"trial {r.trial} failed: {r.reason}" for r in found.rows if r.state == "failed"][:5]
     how = (
-        f"fedfleet.run('{found.out}/best.toml', model=.., data=..)"
+        f"fedfleet.run({str(found.out / 'best.toml')!r}, model=.., data=..)"
         if found.own
-        else f"fedfleet run {found.out}/best.toml"
+        else f"fedfleet run {shlex.quote(str(found.out / 'best.toml'))}"
     )
     return "\n".join([*lines, f"run it: {how}; page: {found.out}/report.html"])
 

@@ -19,6 +19,11 @@ DATABASE = "tune.db"
 MARKS = 20  # how often on the way of a run it is asked whether to go on
 _STUDY = "fedfleet tune"
 _SEARCH = "search"
+_OTHER_SPEC = {
+    False: "of the spec",
+    True: "of the spec, of the data, or of the model's first weights, which are others each time that it is made unless "
+    "torch.manual_seed comes before, or unless a function is given that makes it",
+}
 _WAIT = 120.0  # seconds that a worker waits for another to have written
 
 
@@ -170,10 +175,10 @@ def _check(path: Path, search: Search) -> None:
             f"{path} is a database of another program's search ({names[0]!r}); choose another folder with --out"
         )
     if kept is not None:
-        _check_same(path, json.loads(json.loads(kept[0])), json.loads(json.dumps(search.identity())))
+        _check_same(path, json.loads(json.loads(kept[0])), json.loads(json.dumps(search.identity())), search.own)
 
 
-def _check_same(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+def _check_same(path: Path, there: Mapping[str, Any], here: Mapping[str, Any], own: bool) -> None:
     for key in ("space", "metric", "minimise", "seeds", "spec"):
         if there.get(key) == here[key]:
             continue
@@ -181,7 +186,7 @@ def _check_same(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -
             odd = next(k for k in {**there[key], **here[key]} if there[key].get(k) != here[key].get(k))
             said = f'of "{odd}": {there[key].get(odd, "none")} there, {here[key].get(odd, "none")} here'
         else:
-            said = "of the spec" if key == "spec" else f"of {key}: {there.get(key)} there, {here[key]} here"
+            said = _OTHER_SPEC[own] if key == "spec" else f"of {key}: {there.get(key)} there, {here[key]} here"
         raise BadInput(f"{path} holds a search of another space ({said}); choose another folder with --out")
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.runtime.crew import deaf_to_interrupts
 from fedfleet.runtime.wire import inside_pb2 as inside
 from fedfleet.runtime.wire.framing import split_address
 from fedfleet.runtime.wire.links import Link, linked
@@ -61,7 +62,7 @@ class Tending:
             tended.inner = asyncio.create_task(transmit(theirs))
         else:
             command = [sys.executable, "-m", "fedfleet.runtime.wire.transmitter", str(theirs.fileno())]
-            with theirs:
+            with theirs, deaf_to_interrupts():  # a child that still imports would answer Ctrl-C with a traceback
                 tended.process = subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL)
         tended.ready = False
         link: Link[inside.ToProcessor] = Link(

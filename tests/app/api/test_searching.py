@@ -59,7 +59,9 @@ def test_an_own_model_is_searched_and_goes_on(tmp_path):
     alone = package.run(tmp_path / "out/best.toml", model=given["model"], data=(X, Y))
     assert alone.metrics["accuracy"] == found.value
     assert f"fedfleet.run('{tmp_path / 'out'}/best.toml', model=.., data=..)" in str(found)
-    with pytest.raises(package.BadInput, match="another space"):
+    with pytest.raises(
+        package.BadInput, match=r"another space \(of the spec, of the data, or .*first weights.*manual_seed"
+    ):
         package.tune(OWN, **given, data=(X + 1, Y), trials=2)
     assert package.report(found).kind == "search"
 

@@ -61,6 +61,21 @@ def test_a_study_of_an_own_model_keeps_the_data_once_and_goes_on_where_it_was(tm
     assert fedfleet.study(tmp_path / "out/study.toml", **given).cached == 4
 
 
+def test_a_model_with_other_first_weights_begins_anew_and_says_why(tmp_path, capsys):
+    x = np.random.default_rng(0).normal(size=(60, 4))
+    base = {"world": {"clients": 3}, "pace": {"cohort": 2}, "stop": {"rounds": 1}}
+    table = {"base": base, "seeds": 1, "runs": [{"name": "one", "algorithm": {"lr": 0.1}}]}
+    given = {"data": (x, (x.sum(1) > 0).astype(int)), "out": tmp_path / "out"}
+    model = torch.nn.Linear(4, 2)
+    fedfleet.study(table, model=model, **given)
+    assert fedfleet.study(table, model=model, **given).cached == 1
+    assert "first weights" not in capsys.readouterr().err
+    for gone in ("study.json", "results.csv"):  # as if it had been interrupted before its tables
+        (tmp_path / "out" / gone).unlink()
+    assert fedfleet.study(table, model=torch.nn.Linear(4, 2), **given).cached == 0
+    assert "had other data or other first weights, so all begin anew" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("kwargs", "says"),
     [

@@ -29,6 +29,11 @@ def test_what_is_no_run_is_refused(fedfleet, tmp_path):
     refused(fedfleet("report", tmp_path), "no journal")
 
 
+def test_a_file_of_a_run_is_not_called_missing(fedfleet, run_copy):
+    refused(fedfleet("report", run_copy / "report.html"), "is a file; name the folder of a run")
+    refused(fedfleet("explain", run_copy / "run.db"), "is a file; name the folder of a run")
+
+
 def test_the_folder_of_a_study_has_its_page_written(fedfleet, tmp_path):
     known = {"name": "s", "rows": [], "runs": [], "analyses": [], "verdict": "None."}
     known |= dict.fromkeys(("target", "baseline", "equal_time_seconds"))

@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -211,6 +212,30 @@ def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
         [*words[:-1], tmp_path / "straight", "--json"], check=True, capture_output=True, text=True
     )
     assert json.loads(again.stdout)["digest"] == json.loads(straight.stdout)["digest"]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_an_interrupt_offers_to_resume_only_what_is_there_in_words_that_can_be_pasted(
+    fedfleet, tmp_path, monkeypatch, begun
+):
+    def interrupted(spec, out, **_):
+        if begun:
+            out.mkdir()
+            (out / "run.db").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fedfleet.app.runs.perform", interrupted)
+    out = tmp_path / "my run"
+    code, _, err = fedfleet("run", written(tmp_path), "--out", out)
+    assert code == 130
+    if begun:
+        assert shlex.split(err.split("resume with: ")[1])[-2:] == ["--out", str(out)]
+    else:
+        assert "interrupted before anything was kept; say the same again" in err and "--resume" not in err
+
+
+def test_an_override_before_the_spec_is_told_apart(fedfleet, tmp_path):
+    refused(fedfleet("run", "stop.rounds=3", written(tmp_path)), "the spec file comes first")
 
 
 def test_a_run_that_made_no_model_says_why_and_exits_with_one(fedfleet, tmp_path):

@@ -36,6 +36,24 @@ def played(act: Any) -> None:
     asyncio.run(act())
 
 
+def test_an_interrupt_at_its_start_is_for_the_processor_alone(tmp_path: Path) -> None:
+    async def act() -> None:
+        held, address = reserved("127.0.0.1:0")
+        watched = Watched()
+        tending = watched.tending(starts_of(start_in(tmp_path, address=address), 1, str(tmp_path)), own=False)
+        try:
+            await tending.start(0)
+            (pid,) = tending.pids()
+            os.kill(pid, signal.SIGINT)  # as Ctrl-C does to all of the terminal's group; it still imports
+            await until(lambda: watched.ready() or watched.died)
+            assert watched.ready() == [0] and not watched.died
+        finally:
+            await tending.close()
+            held.close()
+
+    played(act)
+
+
 def test_one_that_is_killed_is_told_of_and_starts_again(tmp_path: Path) -> None:
     async def act() -> None:
         held, address = reserved("127.0.0.1:0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -59,11 +60,11 @@ def commands_for(folders: Sequence[Path]) -> list[str]:
     """What to type: replay one run, explain it, change it and compare."""
     if not folders:
         return []
-    first = folders[0]
-    both = " ".join(str(f) for f in folders[:2])
+    first = shlex.quote(str(folders[0]))
+    both = shlex.join(map(str, folders[:2]))
     return [
         f"fedfleet replay {first}",
         f"fedfleet explain {first}",
-        f"fedfleet run {first}/spec.toml seed=1 --out mine",
+        f"fedfleet run {shlex.quote(str(folders[0] / 'spec.toml'))} seed=1 --out mine",
         f"fedfleet compare {both} mine",
     ]

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -123,7 +124,9 @@ def _usual_samples(tasks: Tasks) -> float:
 def link_to(folder: Path, page: Path) -> str:
     """The address of a run's report, relative to a page; empty if the run has no report."""
     report = folder / REPORT
-    return Path(os.path.relpath(report.resolve(), page.resolve().parent)).as_posix() if report.is_file() else ""
+    if not report.is_file():
+        return ""
+    return quote(Path(os.path.relpath(report.resolve(), page.resolve().parent)).as_posix())  # folders may have # or ?
 
 
 def _metrics(folder: Path, events: Sequence[Event]) -> dict[str, Any]:

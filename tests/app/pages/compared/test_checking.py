@@ -1,5 +1,6 @@
 """How to check a comparison."""
 
+import shlex
 from pathlib import Path
 
 from fedfleet.app.pages.compared.checking import commands_for, differences, how_to_check
@@ -20,3 +21,5 @@ def test_everything_is_escaped():
 def test_commands_name_the_runs():
     said = "\n".join(commands_for([Path("r/a"), Path("r/b")]))
     assert "fedfleet replay r/a" in said and "fedfleet compare r/a r/b mine" in said
+    spaced = commands_for([Path("my runs/a"), Path("my runs/b")])
+    assert [shlex.split(line)[2] for line in spaced] == ["my runs/a", "my runs/a", "my runs/a/spec.toml", "my runs/a"]

@@ -49,3 +49,9 @@ def test_links_are_relative_to_the_page(tmp_path):
     assert link_to(tmp_path / "runs/a", tmp_path / "pages/x.html") == ""
     (tmp_path / "runs/a/report.html").write_text("")
     assert link_to(tmp_path / "runs/a", tmp_path / "pages/x.html") == "../runs/a/report.html"
+
+
+def test_links_to_folders_with_odd_names_open_them(tmp_path):
+    (tmp_path / "50% #1? ü").mkdir()
+    (tmp_path / "50% #1? ü/report.html").touch()
+    assert link_to(tmp_path / "50% #1? ü", tmp_path / "x.html") == "50%25%20%231%3F%20%C3%BC/report.html"
