@@ -51,7 +51,7 @@ class Starter:
         """Start a new run by this spec, in a folder of this name."""
         kept = self._kept()
         spec = kept / f"{name}.toml"
-        spec.write_text(toml)
+        spec.write_text(toml, encoding="utf-8")
         folder = self.root / name
         return self._launch(name, folder, ["run", str(spec.absolute()), "--out", str(folder.absolute())])
 

@@ -30,7 +30,7 @@ _PACED = {WAITING: "waiting", DEADLINED: "deadline"}
 def write_demo(out: Path, done: Done) -> Path:
     """Write the page into the demo's folder; the reports of its runs are there already."""
     path = out / PAGE
-    path.write_text(demo_page(done, path))
+    path.write_text(demo_page(done, path), encoding="utf-8")
     return path
 
 

@@ -44,7 +44,7 @@ _SERVED = ", which its server wrote; what devices say of themselves it has to be
 def write_report(done: Finished) -> Path:
     """Write report.html into the folder of a finished run."""
     path = done.out / "report.html"
-    path.write_text(_rendered(done.out, done.spec, done.metrics, done.events, ended=True))
+    path.write_text(_rendered(done.out, done.spec, done.metrics, done.events, ended=True), encoding="utf-8")
     return path
 
 
@@ -58,7 +58,7 @@ def report_run(folder: Path) -> dict[str, Any]:
     found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
-        path.write_text(_rendered(folder, spec, metrics, events, ended=ended))
+        path.write_text(_rendered(folder, spec, metrics, events, ended=ended), encoding="utf-8")
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return metrics

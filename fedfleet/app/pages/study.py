@@ -47,7 +47,7 @@ def report_study(folder: Path) -> Path:
     found, path = _read(folder), folder / REPORT
     _write_reports(folder, found["runs"])
     try:
-        path.write_text(study_page(found, path))
+        path.write_text(study_page(found, path), encoding="utf-8")
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return path
@@ -60,7 +60,7 @@ def told_study(folder: Path, path: Path) -> dict[str, Any]:
 
 def _read(folder: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((folder / STUDY).read_text())
+        found: dict[str, Any] = json.loads((folder / STUDY).read_text(encoding="utf-8"))
         missing = [key for key in _NEEDED if key not in found]
     except (OSError, ValueError, TypeError) as wrong:
         raise BadInput(f"{folder / STUDY} cannot be read ({wrong}); run the study again") from None

@@ -37,7 +37,7 @@ def write_tuning(found: Tuned) -> Path:
         if (folder / SEAL).is_file() and not (folder / REPORT).is_file():
             write_report(finished(folder))
     try:
-        path.write_text(tuning_page(found))
+        path.write_text(tuning_page(found), encoding="utf-8")
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return path

@@ -53,3 +53,7 @@ def test_colours_can_be_read_on_their_paper_in_both_modes():
         for name in ("d1", "d2", "d3", "d4", "d5"):
             assert contrast(tokens["paper"], tokens[name]) >= 4.5, "words on a fill"
         assert contrast(tokens["ink"], tokens["wash"]) >= 4.5 and contrast(tokens["soft"], tokens["card"]) >= 4.5
+
+
+def test_a_folder_whose_name_is_no_text_has_a_page_all_the_same():
+    assert "caf\\udce9" in page("FedFleet: caf\udce9", []).encode().decode()

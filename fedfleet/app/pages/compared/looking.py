@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -121,13 +122,18 @@ def _usual_samples(tasks: Tasks) -> float:
 def link_to(folder: Path, page: Path) -> str:
     """The address of a run's report, relative to a page; empty if the run has no report."""
     report = folder / REPORT
-    return Path(os.path.relpath(report.resolve(), page.resolve().parent)).as_posix() if report.is_file() else ""
+    if not report.is_file():
+        return ""
+    way = Path(os.path.relpath(report.resolve(), page.resolve().parent)).as_posix()
+    return quote(
+        os.fsencode(way)
+    )  # a name may have # ? % in it, or a colon, which would make it another kind of address
 
 
 def _metrics(folder: Path, events: Sequence[Event]) -> dict[str, Any]:
     """The sealed measures, or those of the journal so far."""
     try:
-        return json.loads((folder / "metrics.json").read_text())
+        return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {**summary(events, chance=kept_chance(folder)), "digest": digest_of(folder / "run.db")}
 
