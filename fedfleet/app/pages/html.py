@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
 # Patterns that every picture of a page may use: hatched alone, and hatching over another paint.
 _PATTERNS = (
@@ -41,6 +44,16 @@ def page(title: str, body: Sequence[str], *, top: str = "", description: str = "
         + "\n</main>\n</body></html>\n"
     )
     return whole.encode(errors="backslashreplace").decode()  # the name of a folder need not be text
+
+
+def keep_page(path: Path, text: str) -> None:
+    """Write a page of a folder, whole or not at all: half of one, left by a kill or a full disk, would never be written again."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 _UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|[kM]?J|points|rounds?)(?![\w/])")

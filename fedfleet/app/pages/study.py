@@ -24,7 +24,7 @@ from fedfleet.app.pages.compared.standings import standings_figure
 from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import Judged, caveat, headline, lead, verdict_list
 from fedfleet.app.pages.compared.words import capital, chance, count, points, time, times
-from fedfleet.app.pages.html import page, tight, topline
+from fedfleet.app.pages.html import keep_page, page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import finished
 from fedfleet.app.studies.answering import Studied
@@ -47,7 +47,7 @@ def report_study(folder: Path) -> Path:
     found, path = _read(folder), folder / REPORT
     _write_reports(folder, found["runs"])
     try:
-        path.write_text(study_page(found, path), encoding="utf-8")
+        keep_page(path, study_page(found, path))
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return path

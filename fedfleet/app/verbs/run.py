@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -69,8 +70,8 @@ def run(
             done = perform(resolved, folder, resume=resume, watch=heard, trust=trust_code, key=sign)
             tracked.end(done.metrics)
     except KeyboardInterrupt:
-        again = ["fedfleet run", str(spec), *(words or ()), "--resume --out", str(folder)]
-        raise Interrupted(f"interrupted; resume with: {' '.join(again)}") from None
+        again = shlex.join(["fedfleet", "run", str(spec), *(words or ()), "--resume", "--out", str(folder)])
+        raise Interrupted(f"interrupted; resume with: {again}") from None
     write_report(done)
     answer(done.answer(), as_json, lambda a: shown_run(a, done.metrics))
     warn(done.metrics["warnings"])
