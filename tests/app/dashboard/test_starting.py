@@ -138,5 +138,5 @@ def test_a_second_start_of_a_name_leaves_the_spec_of_the_first_alone(starter, tm
 
 def test_a_spec_that_finds_no_room_is_one_sentence(starter, tmp_path):
     (tmp_path / KEPT / "mine.toml").mkdir(parents=True)  # nothing can be written there
-    with pytest.raises(RunFailed, match="could not be started: .* cannot be written"):
+    with pytest.raises(RunFailed, match=r"could not be started: .* cannot be written"):
         starter.start("mine", "seed = 2\n")
