@@ -27,13 +27,16 @@ from fedfleet.app.pages.compared.words import capital, chance, count, points, ti
 from fedfleet.app.pages.html import keep_page, page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import finished
+from fedfleet.app.studies.analysing import MEANS
 from fedfleet.app.studies.answering import Studied
+from fedfleet.app.studies.keeping import RUNS
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.runtime.seals import SEAL
 
 STUDY = "study.json"
 EXPORTS = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", STUDY)
 _NEEDED = ("name", "rows", "runs", "analyses", "target", "baseline", "equal_time_seconds", "verdict")
+_OF_A_RUN, _OF_A_ROW = ("arm", "seed", "folder", "digest", "reason"), ("arm", "settings", "runs", *MEANS)
 _EXPLAINED = 60  # runs whose time is explained
 
 
@@ -61,12 +64,28 @@ def told_study(folder: Path, path: Path) -> dict[str, Any]:
 def _read(folder: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads((folder / STUDY).read_text(encoding="utf-8"))
-        missing = [key for key in _NEEDED if key not in found]
+        missing = [key for key in _NEEDED if key not in found] or _lacking(found)
     except (OSError, ValueError, TypeError) as wrong:
         raise BadInput(f"{folder / STUDY} cannot be read ({wrong}); run the study again") from None
     if missing:
         raise BadInput(f"{folder / STUDY} cannot be read (it has no {missing[0]!r}); run the study again")
     return found
+
+
+def _lacking(found: Mapping[str, Any]) -> list[str]:
+    """What its lists should hold and do not: somebody else wrote the file, or changed it."""
+    lists = {"runs": _OF_A_RUN, "rows": _OF_A_ROW, "analyses": ("kind", "title")}
+    odd = [
+        f"{name}[{i}].{key}"
+        for name, keys in lists.items()
+        for i, one in enumerate(found[name])
+        for key in keys
+        if key not in one
+    ]
+    elsewhere = [] if odd else [run["folder"] for run in found["runs"] if Path(run["folder"]).parent != Path(RUNS)]
+    if elsewhere:
+        raise ValueError(f"its run {elsewhere[0]} does not lie in its folder {RUNS}")
+    return odd
 
 
 def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:
