@@ -258,7 +258,7 @@ def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
 def printable(text: str) -> str:
     """Text that can be sent: the name of a folder need not be UTF-8.
 
-    >>> print(printable("caf\udce9"))
+    >>> print(printable("caf\\udce9"))
     caf\\udce9
     """
     return text.encode(errors="backslashreplace").decode()
