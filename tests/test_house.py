@@ -1,5 +1,6 @@
 """The house is in order: imports point one way, documentation is true, examples run."""
 
+import ast
 import doctest
 import pkgutil
 import re
@@ -110,6 +111,15 @@ def test_the_tree_keeps_its_manners():
             continue
         assert path.stem not in {"utils", "helpers", "common", "base"}, path
         assert len(path.read_text().splitlines()) <= 400, f"{path} has grown a second meaning"
+
+
+def test_texts_are_utf8_whatever_the_language_of_the_machine():
+    for path in (ROOT / "fedfleet").rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        calls = [c for c in ast.walk(ast.parse(text)) if isinstance(c, ast.Call)] if "_text(" in text else []
+        for call in calls:
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("read_text", "write_text"):
+                assert "encoding" in [k.arg for k in call.keywords], f"{path}:{call.lineno} has no encoding"
 
 
 # Modules that hold only types or tables: what they declare is tested where it is used.

@@ -19,7 +19,7 @@ def machine_bytes() -> int:
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for path in _GROUPS:
         try:
-            limits.append(int(Path(path).read_text()))
+            limits.append(int(Path(path).read_text(encoding="utf-8")))
         except (OSError, ValueError):  # no such group, or the word max
             continue
     own = resource.getrlimit(resource.RLIMIT_AS)[0]

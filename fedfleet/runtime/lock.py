@@ -45,11 +45,16 @@ def _hold(folder: Path, path: Path) -> int:
             ) from None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             holder = _holder(handle)
             os.close(handle)
             raise BadInput(
                 f"{folder} is in use by {holder}; wait until it has ended, or choose another folder with --out"
+            ) from None
+        except OSError as wrong:  # of a disk that knows no locks
+            os.close(handle)
+            raise BadInput(
+                f"the folder {folder} cannot be locked ({wrong.strerror}); choose one on another disk with --out"
             ) from None
         if _is_at(handle, path):
             break
@@ -60,6 +65,7 @@ def _hold(folder: Path, path: Path) -> int:
             "host": socket.gethostname(),
             "command": Path(sys.argv[0]).name,
             "since": time.time(),
+            "born": _born(os.getpid()),
         }
         os.ftruncate(handle, 0)
         os.write(handle, (json.dumps(about) + "\n").encode())
@@ -103,21 +109,24 @@ def holder_of(folder: Path) -> Holder | None:
     The process must live, and must have been there when the lock was taken: another may bear its number after a reboot.
     """
     try:
-        about = json.loads((folder / LOCK).read_text())
+        about = json.loads((folder / LOCK).read_text(encoding="utf-8"))
         found = Holder(int(about["pid"]), str(about["command"]), float(about["since"]))
         if about["host"] != socket.gethostname():
             return None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
-    began = _began(found.pid)
-    return found if began is not None and began <= found.since + _CLOCKS_DIFFER_SECONDS else None
+    began, born = _began(found.pid), about.get("born")
+    if began is None:
+        return None
+    same = began <= found.since + _CLOCKS_DIFFER_SECONDS if born is None else born == _born(found.pid)
+    return found if same else None
 
 
 def _began(pid: int) -> float | None:
     """When a process began, as the clock of the wall says; None: there is none. Where that cannot be known, long ago."""
     try:
-        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        uptime = float(Path("/proc/uptime").read_text().split()[0])
+        words = _words_of(pid)
+        uptime = float(Path("/proc/uptime").read_text(encoding="utf-8").split()[0])
     except FileNotFoundError:
         return None if Path("/proc/self").exists() or not _lives(pid) else 0.0
     except (OSError, ValueError, IndexError):
@@ -125,6 +134,20 @@ def _began(pid: int) -> float | None:
     if words[0] in ("Z", "X"):  # it has ended, and nobody has noticed yet
         return None
     return time.time() - uptime + int(words[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _born(pid: int) -> str | None:
+    """By what a process is told from a later one of its number, also where the clock of the wall was set; None: not known here."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{boot} {_words_of(pid)[19]}"
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _words_of(pid: int) -> list[str]:
+    """What the system says of a process, from its state on."""
+    return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
 
 
 def _lives(pid: int) -> bool:

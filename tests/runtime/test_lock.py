@@ -1,8 +1,10 @@
 """One writer: a second process is refused by name and pid, and a lock that was left behind locks nothing."""
 
+import fcntl
 import json
 import multiprocessing
 import os
+import time
 
 import pytest
 
@@ -53,10 +55,37 @@ def test_the_holder_is_found_without_trying_the_lock(tmp_path):
         for odd in (
             {"host": "elsewhere"},
             {"pid": 2**22 + 1},
-            {"since": 1000.0},
+            {"since": 1000.0, "born": None},
+            {"born": "another start of the machine 1"},
             {"pid": "x"},
         ):  # 1000.0: long before this process
             (tmp_path / LOCK).write_text(json.dumps(about | odd))
             assert holder_of(tmp_path) is None
         (tmp_path / LOCK).write_text("half of")
         assert holder_of(tmp_path) is None
+
+
+def test_a_clock_that_is_set_forward_takes_no_lock_from_its_holder(tmp_path, monkeypatch):
+    with locked(tmp_path):
+        now = time.time()
+        monkeypatch.setattr("fedfleet.runtime.lock.time.time", lambda: now + 3600)  # as after a machine was paused
+        found = holder_of(tmp_path)
+        assert found is not None and found.pid == os.getpid()
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"pid": Infinity, "command": "x", "since": 1, "host": "h"}'])
+def test_a_lock_that_no_program_of_ours_wrote_names_nobody(tmp_path, text):
+    (tmp_path / LOCK).write_text(text)
+    assert holder_of(tmp_path) is None
+
+
+def test_a_disk_without_locks_is_not_called_busy(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(37, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(BadInput, match=r"cannot be locked \(No locks available\); choose one on another disk"),
+        locked(tmp_path),
+    ):
+        pass

@@ -63,7 +63,7 @@ def _current(folder: Path) -> set[str] | None:
     """The folders of the runs that a study is of; those of an earlier file of it, which lie beside them, are not. None: it does
     not say."""
     try:
-        return {Path(run["folder"]).name for run in json.loads((folder / _STUDY).read_text())["runs"]}
+        return {Path(run["folder"]).name for run in json.loads((folder / _STUDY).read_text(encoding="utf-8"))["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

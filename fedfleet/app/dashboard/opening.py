@@ -17,7 +17,7 @@ def token_from(token: str | None, file: Path | None) -> str:
         found = token or ""
     else:
         try:
-            found = file.read_text().strip()
+            found = file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as wrong:
             raise BadInput(f"--token-file: cannot read {file}: {getattr(wrong, 'strerror', None) or wrong}") from None
         if not found:

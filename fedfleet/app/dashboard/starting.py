@@ -49,10 +49,14 @@ class Starter:
 
     def start(self, name: str, toml: str) -> Started:
         """Start a new run by this spec, in a folder of this name."""
-        kept = self._kept()
-        spec = kept / f"{name}.toml"
-        spec.write_text(toml)
-        folder = self.root / name
+        self._check_free(
+            name
+        )  # else the spec of a run that is just being started would be another by the time it is read
+        spec, folder = self._kept() / f"{name}.toml", self.root / name
+        try:
+            spec.write_text(toml, encoding="utf-8")
+        except OSError as wrong:
+            raise RunFailed(f"the run could not be started: {spec} cannot be written ({wrong.strerror})") from None
         return self._launch(name, folder, ["run", str(spec.absolute()), "--out", str(folder.absolute())])
 
     def resume(self, run: Glance) -> Started:
@@ -107,12 +111,16 @@ class Starter:
             ) from None
         return kept
 
-    def _launch(self, name: str, folder: Path, words: Sequence[str]) -> Started:
+    def _check_free(self, name: str) -> None:
+        """Refuse one run too many, and one that is on its way already."""
         going = [run for run in self.started.values() if run.going]
         if len(going) >= MOST:
             raise BadInput(f"{MOST} runs that were started here are still going; stop one, or wait until one has ended")
         if any(run.name == name for run in going):
             raise BadInput(f"{name} is being started already")
+
+    def _launch(self, name: str, folder: Path, words: Sequence[str]) -> Started:
+        self._check_free(name)
         log = self._kept() / f"{name.replace('/', '+')}.log"
         home = str(Path(__file__).parents[3])
         paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -171,7 +171,7 @@ class Followed:
                 more = self.tail.behind
             self.fault = ""
         except (FedFleetError, OSError) as wrong:
-            self.fault = str(wrong)
+            self.fault = printable(str(wrong))
 
 
 class Watch:
@@ -219,8 +219,8 @@ class Watch:
             table, words = self._table(name, folder)
             if (folder / JOURNAL).is_file():
                 light.catch_up()
-        except (FedFleetError, OSError) as wrong:
-            fault = str(wrong)
+        except Exception as wrong:  # whatever lies in one folder, the others are shown
+            fault = printable(str(wrong) or type(wrong).__name__)
         holder = holder_of(folder)
         sealed = (folder / SEAL).is_file()
         status = RUNNING if holder else DAMAGED if fault else FINISHED if sealed else STOPPED
@@ -235,6 +235,8 @@ class Watch:
         mark, kept = _mark_of(folder / "spec.toml"), self._tables.get(name)
         if kept is None or kept[0] != mark:
             table = read_table(folder / "spec.toml")
+            if not isinstance(table.get("stop", {}), Mapping):
+                raise BadInput(f"{folder / 'spec.toml'} is not the spec of a run: its stop is no table")
             kept = self._tables[name] = (mark, table, dict(flat(table)))
         return kept[1], kept[2]
 
@@ -253,11 +255,20 @@ def flat(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]
             yield at, f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def printable(text: str) -> str:
+    """Text that can be sent: the name of a folder need not be UTF-8.
+
+    >>> print(printable("caf\\udce9"))
+    caf\\udce9
+    """
+    return text.encode(errors="backslashreplace").decode()
+
+
 def run_folders(root: Path) -> list[tuple[str, Path]]:
     """The run folders at or under this one, by name; what is inside a run's folder is its own affair."""
     if is_run(root):
-        return [(root.absolute().name, root)]
-    return [(path.relative_to(root).as_posix(), path) for path in _under(root, _DEPTH)][:_MOST]
+        return [(printable(root.absolute().name), root)]
+    return [(printable(path.relative_to(root).as_posix()), path) for path in _under(root, _DEPTH)][:_MOST]
 
 
 def _under(folder: Path, depth: int) -> Iterator[Path]:

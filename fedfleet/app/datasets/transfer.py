@@ -98,13 +98,13 @@ def _tag_file(part: Path) -> Path:
 
 def _tag(part: Path) -> str | None:
     """The server's tag (ETag) of the version that the part file belongs to."""
-    return _tag_file(part).read_text() if _tag_file(part).exists() else None
+    return _tag_file(part).read_text(encoding="utf-8") if _tag_file(part).exists() else None
 
 
 def _keep_tag(part: Path, tag: str | None) -> None:
     """Note the version; a weak tag is not kept, because it does not promise equal bytes."""
     if tag and tag.startswith('"'):
-        _tag_file(part).write_text(tag)
+        _tag_file(part).write_text(tag, encoding="utf-8")
     else:
         _tag_file(part).unlink(missing_ok=True)
 

@@ -18,6 +18,6 @@ def take_demo_folder(out: Path) -> None:
                 raise BadInput(f"{out} exists and is not a demo; choose another folder with --out")
             shutil.rmtree(out)
         out.mkdir(parents=True, exist_ok=True)
-        (out / MARKER).write_text("made by fedfleet demo; the next demo replaces this folder\n")
+        (out / MARKER).write_text("made by fedfleet demo; the next demo replaces this folder\n", encoding="utf-8")
     except OSError as wrong:
         raise BadInput(f"cannot write to the folder {out}: {wrong}; choose another with --out") from None

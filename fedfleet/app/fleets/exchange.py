@@ -20,7 +20,7 @@ _SHAPE = "one JSON object with counts, seconds_per_sample, up_bps, down_bps, bit
 def read_problem(path: Path) -> Problem:
     """The problem in a JSON file."""
     try:
-        given = json.loads(path.read_text())
+        given = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as wrong:

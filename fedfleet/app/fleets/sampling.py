@@ -132,7 +132,7 @@ def _settled(kind: str, table: Mapping[str, Any]) -> tuple[Sampler, Table]:
 def read_scores(path: Path) -> StateScorer:
     """Scores from a JSON object id -> score, instead of computing them."""
     try:
-        loaded = json.loads(path.read_text())
+        loaded = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as wrong:
         raise BadInput(f"cannot read the scores in {path}: {wrong}") from None
     if not isinstance(loaded, dict):

@@ -87,14 +87,18 @@ def append_row(path: Path, row: dict[str, Any]) -> None:
     rows: list[dict[str, Any]] = []
     if path.exists():
         devices(str(path))  # refuses a file of another format
-        there = device_rows(str(path)) if is_sheet(str(path)) else json.loads(path.read_text())["devices"]
+        there = (
+            device_rows(str(path)) if is_sheet(str(path)) else json.loads(path.read_text(encoding="utf-8"))["devices"]
+        )
         rows = [r for r in there if r["id"] != row["id"]]
     try:
         draft = path.with_name(path.name + ".part")
         if is_sheet(str(path)):
             write_device_sheet(draft, [*rows, row])
         else:
-            draft.write_text(json.dumps({"format": DEVICES, "devices": [*rows, row]}, indent=1) + "\n")
+            draft.write_text(
+                json.dumps({"format": DEVICES, "devices": [*rows, row]}, indent=1) + "\n", encoding="utf-8"
+            )
         draft.replace(path)
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None

@@ -28,7 +28,7 @@ _EXPLAINED = 40  # runs whose time is explained: more would keep the reader of t
 def write_comparison(found: Comparison, path: Path) -> Path:
     """Write the page of a comparison as one HTML file; rows lead to the reports of their runs."""
     try:
-        path.write_text(comparison_page(found, path))
+        path.write_text(comparison_page(found, path), encoding="utf-8")
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}; choose another file with --out") from None
     return path

@@ -21,7 +21,7 @@ from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import SEED
 from fedfleet.app.pages.compared.words import capital, count, points, spread, whole
 from fedfleet.app.pages.demo_users import users_section
-from fedfleet.app.pages.html import page, tight, topline
+from fedfleet.app.pages.html import keep_page, page, tight, topline
 
 PAGE = "index.html"
 _COLOURS = {"mild": 1, "middle": 2, "severe": 3}
@@ -31,7 +31,7 @@ _PACED = {WAITING: "waiting", DEADLINED: "deadline"}
 def write_demo(out: Path, done: Done) -> Path:
     """Write the page into the demo's folder; the reports of its runs are there already."""
     path = out / PAGE
-    path.write_text(demo_page(done, path))
+    keep_page(path, demo_page(done, path))
     return path
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 
 # Patterns that every picture of a page may use: hatched alone, and hatching over another paint.
 _PATTERNS = (
@@ -21,18 +24,18 @@ _SHORT = 11  # characters of a key figure that stay on one line in full size
 
 def tokens() -> str:
     """Colours, type and space as variables, light and dark: the dashboard has the same."""
-    return files("fedfleet.app.pages").joinpath("tokens.css").read_text()
+    return files("fedfleet.app.pages").joinpath("tokens.css").read_text(encoding="utf-8")
 
 
 def style() -> str:
     """The style sheet of all pages, with its variables; light, dark and in print."""
-    return tokens() + files("fedfleet.app.pages").joinpath("style.css").read_text()
+    return tokens() + files("fedfleet.app.pages").joinpath("style.css").read_text(encoding="utf-8")
 
 
 def page(title: str, body: Sequence[str], *, top: str = "", description: str = "") -> str:
     """A whole page with the style sheet inside; `top` is the line above all (see `topline`), `description` one sentence for search and sharing."""
     about = f'<meta name="description" content="{escape(description, quote=True)}">' if description else ""
-    return (
+    whole = (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{escape(title)}</title>{about}<style>{style()}</style></head>\n<body>\n'
         + _PATTERNS
@@ -40,6 +43,17 @@ def page(title: str, body: Sequence[str], *, top: str = "", description: str = "
         + tight("\n".join([top or topline(""), *body]))
         + "\n</main>\n</body></html>\n"
     )
+    return whole.encode(errors="backslashreplace").decode()  # the name of a folder need not be text
+
+
+def keep_page(path: Path, text: str) -> None:
+    """Write a page of a folder, whole or not at all: half of one, left by a kill or a full disk, would never be written again."""
+    draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 _UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|[kM]?J|points|rounds?)(?![\w/])")

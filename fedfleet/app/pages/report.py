@@ -12,7 +12,7 @@ import numpy as np
 from fedfleet.app.fleets.hardness import Hardness, hardness
 from fedfleet.app.pages.attribution import attribution_figure
 from fedfleet.app.pages.costs import costs
-from fedfleet.app.pages.html import keys, page, topline
+from fedfleet.app.pages.html import keep_page, keys, page, topline
 from fedfleet.app.pages.run.checking import checking_section, private_section
 from fedfleet.app.pages.run.classes import classes_section
 from fedfleet.app.pages.run.conclusion import abstract, how_sure, keys_of, lead, title, to_try
@@ -30,7 +30,7 @@ from fedfleet.app.runs.explaining import booked
 from fedfleet.app.runs.hindsight import Hindsight, hindsight
 from fedfleet.app.runs.privacy import kept_privacy
 from fedfleet.app.spec import Spec
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event
 from fedfleet.measure.attribution.ledger import Attribution
 from fedfleet.measure.summary import summary
@@ -44,7 +44,13 @@ _SERVED = ", which its server wrote; what devices say of themselves it has to be
 def write_report(done: Finished) -> Path:
     """Write report.html into the folder of a finished run."""
     path = done.out / "report.html"
-    path.write_text(_rendered(done.out, done.spec, done.metrics, done.events, ended=True))
+    text = _rendered(done.out, done.spec, done.metrics, done.events, ended=True)
+    try:
+        keep_page(path, text)
+    except OSError as wrong:
+        raise RunFailed(
+            f"the run is finished, but {path} cannot be written ({wrong.strerror}); free some space, then: fedfleet report {done.out}"
+        ) from None
     return path
 
 
@@ -58,7 +64,7 @@ def report_run(folder: Path) -> dict[str, Any]:
     found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
     try:
-        path.write_text(_rendered(folder, spec, metrics, events, ended=ended))
+        keep_page(path, _rendered(folder, spec, metrics, events, ended=ended))
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return metrics

@@ -24,16 +24,19 @@ from fedfleet.app.pages.compared.standings import standings_figure
 from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.compared.verdicts import Judged, caveat, headline, lead, verdict_list
 from fedfleet.app.pages.compared.words import capital, chance, count, points, time, times
-from fedfleet.app.pages.html import page, tight, topline
+from fedfleet.app.pages.html import keep_page, page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import finished
+from fedfleet.app.studies.analysing import MEANS
 from fedfleet.app.studies.answering import Studied
+from fedfleet.app.studies.keeping import RUNS
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.runtime.seals import SEAL
 
 STUDY = "study.json"
 EXPORTS = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.csv", STUDY)
 _NEEDED = ("name", "rows", "runs", "analyses", "target", "baseline", "equal_time_seconds", "verdict")
+_OF_A_RUN, _OF_A_ROW = ("arm", "seed", "folder", "digest", "reason"), ("arm", "settings", "runs", *MEANS)
 _EXPLAINED = 60  # runs whose time is explained
 
 
@@ -47,7 +50,7 @@ def report_study(folder: Path) -> Path:
     found, path = _read(folder), folder / REPORT
     _write_reports(folder, found["runs"])
     try:
-        path.write_text(study_page(found, path))
+        keep_page(path, study_page(found, path))
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return path
@@ -60,13 +63,29 @@ def told_study(folder: Path, path: Path) -> dict[str, Any]:
 
 def _read(folder: Path) -> dict[str, Any]:
     try:
-        found: dict[str, Any] = json.loads((folder / STUDY).read_text())
-        missing = [key for key in _NEEDED if key not in found]
+        found: dict[str, Any] = json.loads((folder / STUDY).read_text(encoding="utf-8"))
+        missing = [key for key in _NEEDED if key not in found] or _lacking(found)
     except (OSError, ValueError, TypeError) as wrong:
         raise BadInput(f"{folder / STUDY} cannot be read ({wrong}); run the study again") from None
     if missing:
         raise BadInput(f"{folder / STUDY} cannot be read (it has no {missing[0]!r}); run the study again")
     return found
+
+
+def _lacking(found: Mapping[str, Any]) -> list[str]:
+    """What its lists should hold and do not: somebody else wrote the file, or changed it."""
+    lists = {"runs": _OF_A_RUN, "rows": _OF_A_ROW, "analyses": ("kind", "title")}
+    odd = [
+        f"{name}[{i}].{key}"
+        for name, keys in lists.items()
+        for i, one in enumerate(found[name])
+        for key in keys
+        if key not in one
+    ]
+    elsewhere = [] if odd else [run["folder"] for run in found["runs"] if Path(run["folder"]).parent != Path(RUNS)]
+    if elsewhere:
+        raise ValueError(f"its run {elsewhere[0]} does not lie in its folder {RUNS}")
+    return odd
 
 
 def _write_reports(folder: Path, runs: Sequence[Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
 from fedfleet.app.pages.compared.looking import REPORT, link_to
 from fedfleet.app.pages.compared.rows import Head, html_table
 from fedfleet.app.pages.compared.words import count
-from fedfleet.app.pages.html import page, tight, topline
+from fedfleet.app.pages.html import keep_page, page, tight, topline
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.pages.times import even
 from fedfleet.app.runs import finished
@@ -37,7 +37,7 @@ def write_tuning(found: Tuned) -> Path:
         if (folder / SEAL).is_file() and not (folder / REPORT).is_file():
             write_report(finished(folder))
     try:
-        path.write_text(tuning_page(found))
+        keep_page(path, tuning_page(found))
     except OSError as wrong:
         raise BadInput(f"cannot write {path}: {wrong}") from None
     return path

@@ -37,6 +37,6 @@ class Band:
 @cache
 def band() -> Band:
     """The band that comes with this version."""
-    got = json.loads(_FILE.read_text())
+    got = json.loads(_FILE.read_text(encoding="utf-8"))
     columns = (np.array(got[name], np.float64) for name in ("progress", "below", "above"))
     return Band(*columns, said=str(got["said"]))

@@ -175,7 +175,7 @@ def _run(plan: Plan, setup: Setup) -> Watched:
 
 def _kept(place: Path) -> Reference | None:
     try:
-        got = json.loads(place.read_text())
+        got = json.loads(place.read_text(encoding="utf-8"))
         curve = {name: np.array(got[name], np.float64) for name in ("accuracy", "diversity", "small", "same")}
         told = float(got["noise"]), int(got["cohort"]), float(got["exponent"])
         ideal = Ideal(curve["accuracy"], curve["diversity"], *told)
@@ -195,7 +195,7 @@ def _keep(place: Path, made: Reference, spec: Spec) -> None:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_suffix(f".{os.getpid()}.part")
-        part.write_text(text)
+        part.write_text(text, encoding="utf-8")
         part.replace(place)
     except OSError as wrong:
         raise BadInput(

@@ -16,7 +16,7 @@ KEYS = ("classes", "confusion")  # the measures that follow from the model and n
 def kept_classes(out: Path) -> dict[str, Any]:
     """What the end of this run found by class: it is kept, because it follows from the model and not from the journal."""
     try:
-        found: dict[str, Any] = json.loads((out / "metrics.json").read_text())
+        found: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return {key: found[key] for key in KEYS if found.get(key)}

@@ -88,7 +88,7 @@ def write_spec(spec: Spec, out: Path) -> None:
     """Write the spec into the folder of a new run."""
     try:
         draft = out / "spec.toml.part"
-        draft.write_text(spec.toml())
+        draft.write_text(spec.toml(), encoding="utf-8")
         draft.replace(out / "spec.toml")
     except OSError as wrong:
         raise _cannot_write(out, wrong) from None
@@ -159,7 +159,7 @@ def measured(
 def kept_caveats(out: Path, found: Sequence[str]) -> list[str]:
     """The warnings in the measures of a run that its events alone do not tell."""
     try:
-        said = json.loads((out / "metrics.json").read_text())["warnings"]
+        said = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["warnings"]
         return [str(warning) for warning in said if warning not in found]
     except (OSError, ValueError, KeyError, TypeError):
         return []
@@ -168,7 +168,7 @@ def kept_caveats(out: Path, found: Sequence[str]) -> list[str]:
 def kept_chance(out: Path) -> float | None:
     """What guessing would score on the test set of a run, where its measures say so."""
     try:
-        said = json.loads((out / "metrics.json").read_text())["chance"]
+        said = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["chance"]
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return float(said) if isinstance(said, float | int) else None
@@ -194,7 +194,7 @@ def finished(out: Path) -> Finished:
     if wrong is not None:
         raise RunFailed(f"{out}: {wrong}; fedfleet replay {shlex.quote(str(out))} says more")
     try:
-        metrics = json.loads((out / "metrics.json").read_text())
+        metrics = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
         if not isinstance(metrics, dict) or not {*CONTRACT} <= metrics.keys():
             raise ValueError("measures are missing")
     except (OSError, ValueError) as wrong:
@@ -219,7 +219,7 @@ def opened(out: Path) -> tuple[Spec, list[Event], bool]:
 def own_measures(out: Path) -> dict[str, Any]:
     """What the person's own metrics said at the end of this run: it is kept, because nobody's code is run to find it again."""
     try:
-        found = json.loads((out / "metrics.json").read_text())["own"]
+        found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["own"]
         return {"own": {str(name): None if value is None else float(value) for name, value in found.items()}}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}

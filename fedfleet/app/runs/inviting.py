@@ -66,7 +66,7 @@ def _check_client(folder: Path, client: int | None) -> None:
     if client is None:
         return
     try:
-        clients = tomllib.loads((folder / "spec.toml").read_text())["world"]["clients"]
+        clients = tomllib.loads((folder / "spec.toml").read_text(encoding="utf-8"))["world"]["clients"]
     except (OSError, ValueError, LookupError, TypeError):
         return
     if isinstance(clients, int) and client >= clients:

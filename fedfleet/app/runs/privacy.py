@@ -69,7 +69,7 @@ def with_privacy(
 def kept_privacy(folder: Path) -> dict[str, Any]:
     """What the measures of a finished run say about privacy, if they do."""
     try:
-        found = json.loads((folder / "metrics.json").read_text())["privacy"]
+        found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["privacy"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return {"privacy": found} if isinstance(found, dict) else {}

@@ -36,7 +36,7 @@ def verify_run(folder: Path, signer: Path | None = None) -> dict[str, Any]:
 
 def _check_signer(folder: Path, signer: Path, signed_by: str | None) -> None:
     try:
-        expected = fingerprint(signer.read_text())
+        expected = fingerprint(signer.read_text(encoding="utf-8"))
     except (OSError, UnicodeError) as wrong:
         raise BadInput(f"--signer: cannot read {signer}: {wrong}") from None
     if signed_by is None:

@@ -62,7 +62,7 @@ def read_table(path: str | Path) -> dict[str, Any]:
     """A spec file as it is."""
     path = Path(path).expanduser()
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         order = "; the spec file comes first, overrides after it" if "=" in path.name else ""
         raise BadInput(f"there is no spec file {path}{order}") from None

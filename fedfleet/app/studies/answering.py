@@ -207,8 +207,10 @@ def _take(folder: Path) -> None:
         raise BadInput(f"--out: cannot read {folder}: {wrong.strerror}; choose another folder") from None
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"--out: {folder} is a file; name a folder")
-    if there - {LOCK, RUNS, FORMS} and FILE not in there:
-        raise BadInput(f"--out: {folder} holds something else than a study ({min(there)}); choose another folder")
+    # Files that a kill left half written are nobody's.
+    strange = sorted(name for name in there - {LOCK, RUNS, FORMS} if not name.endswith(".part"))
+    if strange and FILE not in there:
+        raise BadInput(f"--out: {folder} holds something else than a study ({strange[0]}); choose another folder")
     make_folder(folder / RUNS)
 
 
@@ -216,7 +218,7 @@ def _stale(folder: Path, cells: Sequence[Cell]) -> bool:
     """Were there tables of an earlier file with other runs? They are taken away: whoever is interrupted now must not find
     them beside the new file as if they were its own. Their runs stay."""
     try:
-        told = {run["spec_digest"] for run in json.loads((folder / "study.json").read_text())["runs"]}
+        told = {run["spec_digest"] for run in json.loads((folder / "study.json").read_text(encoding="utf-8"))["runs"]}
     except (OSError, ValueError, KeyError, TypeError):
         return False
     if told == {cell.spec.digest for cell in cells}:

@@ -63,7 +63,7 @@ def read_study(path: str | Path, *, scale: str | None = None) -> Study:
     """Read a study file; `base` is looked for beside it."""
     path = Path(path)
     try:
-        table = tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise BadInput(f"there is no study file {path}") from None
     except IsADirectoryError:

@@ -26,8 +26,8 @@ def kept_forms(folder: Path, specs: Sequence[Spec], choose: Choose = form_for) -
     """
     path = folder / FILE
     try:
-        known: dict[str, list[Any]] = json.loads(path.read_text()) if path.is_file() else {}
-    except (OSError, ValueError) as wrong:
+        known: dict[str, list[Any]] = dict(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {})
+    except (OSError, ValueError, TypeError) as wrong:
         raise BadInput(f"{path} cannot be read ({wrong}); restore it, or choose another folder with --out") from None
     found = dict(known)
     for spec in specs:

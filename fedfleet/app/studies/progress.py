@@ -85,6 +85,7 @@ def shown(mine: Board, *, quiet: bool = False) -> Iterator[Hear]:
     from rich.console import Console
     from rich.live import Live
     from rich.table import Table
+    from rich.text import Text
 
     began = time.monotonic()
 
@@ -92,7 +93,7 @@ def shown(mine: Board, *, quiet: bool = False) -> Iterator[Hear]:
         table = Table.grid(padding=(0, 2))
         table.add_row(mine.headline(time.monotonic() - began))
         for title, where in mine.lines():
-            table.add_row(f"  {title}", where)
+            table.add_row(Text(f"  {title}"), where)  # brackets in a name are no markup
         return table
 
     # The stream itself: while runs go on in this process, what they say goes elsewhere.

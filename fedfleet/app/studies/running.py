@@ -112,7 +112,7 @@ def _hands(means: Means, specs: Sequence[Spec], log: Path) -> Iterator[_Hands]:
 
 def _here(pieces: Sequence[Body], work: Work, log: Path, passed_on: Callable[[Body, int], None]) -> Generator[Said]:
     for k, piece in enumerate(pieces):
-        with log.open("a") as file, redirect_stderr(file):
+        with log.open("a", encoding="utf-8") as file, redirect_stderr(file):
             body = answered(work, piece, lambda body, k=k: passed_on(body, k))
         yield Said(k, body, ended=True, failure=body.pop("failure", ""))
 
@@ -156,6 +156,6 @@ def _mine(cell: Cell, out: Path, i: int, log: Path, heard: Hear) -> None:
         perform(cell.spec, out, resume=True, own=cell.own, watch=lambda events: watch(0, events))
         return {}
 
-    with log.open("a") as file, redirect_stderr(file):
+    with log.open("a", encoding="utf-8") as file, redirect_stderr(file):
         body = answered(alone, {}, lambda body: _passed_on(body, [i], heard))
     heard(Heard(i, over=True, failure=body.get("failure", "")))

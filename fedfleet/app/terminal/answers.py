@@ -73,7 +73,7 @@ def warn(warnings: Iterable[str]) -> None:
 def write_page(option: str, path: Path, text: str) -> None:
     """Write an HTML page where an option asked for it."""
     try:
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as wrong:
         said = getattr(wrong, "strerror", None) or wrong
         raise BadInput(f"{option}: cannot write {path}: {said}; give a file in a folder that exists") from None

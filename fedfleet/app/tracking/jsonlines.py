@@ -21,7 +21,7 @@ def jsonlines(where: str) -> Sink:
 
     def begin(spec: Spec, name: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held.append(path.open("a"))
+        held.append(path.open("a", encoding="utf-8"))
         _begun(_put, spec, name)
 
     def _put(line: dict[str, Any]) -> None:

@@ -129,7 +129,7 @@ class Tuned:
 def read_tuned(folder: Path) -> Tuned:
     """A search from the folder that it was carried out in."""
     try:
-        found = json.loads((folder / FILE).read_text())
+        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
         found["place"] = found.pop("best")
         rows = [Row(**row) for row in found.pop("rows")]
         return Tuned(

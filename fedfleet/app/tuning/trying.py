@@ -51,7 +51,7 @@ def take(study: Any, search: Search, turn: int, number: int | None = None) -> An
 def attempt(study: Any, search: Search, trial: Any, out: Path) -> None:
     """Carry out a trial and tell the study how it ended: a value, stopped early, or the reason why it has none."""
     states = optuna().trial.TrialState
-    with quietly(), (out / LOG).open("a") as log, redirect_stderr(log):
+    with quietly(), (out / LOG).open("a", encoding="utf-8") as log, redirect_stderr(log):
         default = trial.user_attrs.get("default", False)
         inside = trial.user_attrs.get("inside", True)
         values = {axis.key: suggested(trial, axis) for axis in search.space} if inside else search.defaults()

@@ -13,7 +13,7 @@ from fedfleet.core.errors import RunFailed
 def lines_of(path: Path) -> list[Any]:
     """What the file says, in order; nothing if there is none. A line that was torn by a kill is passed over."""
     found: list[Any] = []
-    for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
         try:
             found.append(json.loads(line))
         except ValueError:

@@ -40,7 +40,7 @@ def read_folder(path: Path, samples: int | None, *, side: int, channels: int) ->
 
 def _table(path: Path) -> list[Row]:
     """A header that names client, path and label (or client_id, sample_path, label_id), then a row per picture."""
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         reader = csv.DictReader(file)
         names = [next((n for n in known if n in (reader.fieldnames or ())), None) for known in _COLUMNS]
         if None in names:
@@ -52,13 +52,13 @@ def _table(path: Path) -> list[Row]:
 
 def _client_lists(labels: Path) -> list[Row]:
     """COVID-FL: labels.csv (picture,label), N_clients/split_real/CLIENT.csv (a picture on each line), pictures in train/."""
-    with labels.open(newline="") as file:
+    with labels.open(newline="", encoding="utf-8-sig") as file:
         known = {row[0]: row[1] for row in csv.reader(file) if len(row) > 1}
     lists = sorted(labels.parent.glob("*_clients/split_*/*.csv"))
     split = [f for f in lists if f.parent == lists[0].parent]
     rows: list[Row] = []
     for listed in split:
-        with listed.open(newline="") as file:
+        with listed.open(newline="", encoding="utf-8-sig") as file:
             names = [row[0] for row in csv.reader(file) if row]
         rows += [(listed.stem, _picture(labels.parent, n), known[n]) for n in dict.fromkeys(names)]
     return rows

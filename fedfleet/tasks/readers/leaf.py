@@ -100,7 +100,7 @@ def _files(path: Path) -> list[Path]:
 
 def users_of(path: Path) -> Iterator[tuple[str, dict[str, list[Any]]]]:
     """The users of one file, each with inputs x and labels y."""
-    with path.open() as file:
+    with path.open(encoding="utf-8") as file:
         content = json.load(file)
     if not isinstance(content, dict) or "user_data" not in content:
         raise ValueError(f"{path.name} has no user_data, so it is not in LEAF's format")

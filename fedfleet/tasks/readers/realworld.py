@@ -86,7 +86,7 @@ def _recordings(folder: Path, name: str) -> dict[str, list[Array]]:
 
 def _tables(folder: Path, name: str) -> Iterator[tuple[str, str]]:
     for file in sorted((folder / name).glob("*.csv")):
-        yield file.name, file.read_text()
+        yield file.name, file.read_text(encoding="utf-8")
     packed = folder / f"{name}.zip"
     if packed.is_file():
         yield from _in_archive(packed.read_bytes(), "")

@@ -52,7 +52,7 @@ def states(path: str) -> StateTable:
 @cache
 def fitted() -> dict[str, Any]:
     """The shipped parameters."""
-    return json.loads(Path(__file__).with_name("builtin.json").read_text())
+    return json.loads(Path(__file__).with_name("builtin.json").read_text(encoding="utf-8"))
 
 
 def draw_devices(p: dict[str, Any], rows: int, seed: int) -> DeviceTable:

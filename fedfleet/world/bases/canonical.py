@@ -138,7 +138,7 @@ def write_states(path: str, table: StateTable) -> None:
 
 
 def _write_json(path: str, value: Any) -> None:
-    _write(path, lambda: Path(path).write_text(json.dumps(value) + "\n"))
+    _write(path, lambda: Path(path).write_text(json.dumps(value) + "\n", encoding="utf-8"))
 
 
 def _write(path: str, write: Callable[[], Any]) -> None:

@@ -31,7 +31,7 @@ SLACK = 1e-6  # seconds by which intervals may seem to overlap: what is written 
 def read_json(path: str) -> Any:
     """The content of a JSON file."""
     try:
-        return json.loads(Path(path).read_text())
+        return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadInput(f"there is no file {path}") from None
     except (OSError, ValueError, RecursionError) as wrong:

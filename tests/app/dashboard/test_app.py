@@ -1,6 +1,7 @@
 """The dashboard over HTTP: what it answers, and that nothing gets past its guard."""
 
 import json
+import os
 import random
 import socket
 
@@ -17,6 +18,8 @@ def site(tmp_path_factory):
     done = folder_of(root, "deep/done", [*STORY, *END], sealed=True)
     (done / "report.html").write_text("<p>the report</p>")
     folder_of(root, "<script>x")
+    (folder_of(root, "odd") / "spec.toml").write_text("stop = 5\n")
+    folder_of(root, os.fsdecode(b"caf\xe9"))
     with Answers(root) as found:
         yield found
 
@@ -28,7 +31,7 @@ def test_pages(site):
     assert (
         site.get("/runs/going")[0] == 200 and site.get("/runs/deep/done")[0] == 200 and site.get("/runs/none")[0] == 404
     )
-    assert site.get("/runs/%3Cscript%3Ex")[0] == 200
+    assert site.get("/runs/%3Cscript%3Ex")[0] == site.get("/runs/odd")[0] == site.get("/runs/caf%5Cudce9")[0] == 200
     assert "Repeat" in site.get("/?again=going")[1]
     rows = site.get("/list?filter=acc%3E50&run=going&current=going")[1]
     assert 'value="going" aria-label="compare going" checked' in rows

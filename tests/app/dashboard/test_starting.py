@@ -11,7 +11,7 @@ import pytest
 from fedfleet.app.dashboard.starting import KEPT, MOST, Started, Starter, last_words
 from fedfleet.app.dashboard.watching import RUNNING, STOPPED, Watch
 from fedfleet.app.spec import resolve
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
 from tests.app.dashboard.runs import END, STORY, folder_of
 
 
@@ -123,3 +123,20 @@ def test_what_a_progress_bar_wrote_over_is_gone(starter, tmp_path):
     (tmp_path / KEPT / "a+b.log").write_bytes(b"one\r two\nthree \xff\n\n")
     assert starter.said("a/b") == ["two", "three \ufffd"]
     assert starter.said("none") == []
+
+
+def test_a_second_start_of_a_name_leaves_the_spec_of_the_first_alone(starter, tmp_path):
+    asleep = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    starter.started["mine"] = Started("mine", tmp_path / "mine", tmp_path / "log", asleep)
+    (tmp_path / KEPT).mkdir()
+    spec = tmp_path / KEPT / "mine.toml"
+    spec.write_text("seed = 1\n")  # which the first has not read yet
+    with pytest.raises(BadInput, match="being started already"):
+        starter.start("mine", "seed = 2\n")
+    assert spec.read_text() == "seed = 1\n"
+
+
+def test_a_spec_that_finds_no_room_is_one_sentence(starter, tmp_path):
+    (tmp_path / KEPT / "mine.toml").mkdir(parents=True)  # nothing can be written there
+    with pytest.raises(RunFailed, match=r"could not be started: .* cannot be written"):
+        starter.start("mine", "seed = 2\n")

@@ -1,5 +1,6 @@
 """Folders that appear, grow, are cut back, are sealed or damaged; and a writer who never notices that it is watched."""
 
+import os
 import shutil
 import time
 
@@ -122,3 +123,16 @@ def test_where_there_are_no_runs(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(BadInput, match="is a file"):
         folder_of_runs(tmp_path / "file")
+
+
+def test_what_lies_in_one_folder_hides_no_other(tmp_path):
+    folder_of(tmp_path, "good")
+    (folder_of(tmp_path, "deep") / "spec.toml").write_text(".".join("a" * 3000) + " = 1\n")
+    (folder_of(tmp_path, "odd") / "spec.toml").write_text("stop = 5\n")
+    (folder_of(tmp_path, "lock") / "lock").write_text("[" * 100_000)
+    folder_of(tmp_path, os.fsdecode(b"caf\xe9"))
+    found = Watch(tmp_path).look()
+    assert {name: run.status for name, run in found.items()} == {
+        "good": STOPPED, "deep": DAMAGED, "odd": DAMAGED, "lock": STOPPED, "caf\\udce9": STOPPED,
+    }  # fmt: skip
+    assert "its stop is no table" in found["odd"].fault and found["odd"].planned is None

@@ -5,11 +5,17 @@ import re
 import pytest
 
 from fedfleet.app.comparing.answering import compare
+from fedfleet.app.pages.compared.curves import accuracy_figure
+from fedfleet.app.pages.compared.participation import who_took_part
+from fedfleet.app.pages.compared.rows import runs_table
+from fedfleet.app.pages.compared.standings import standings_figure
+from fedfleet.app.pages.compared.timing import what_it_cost, where_time_went
 from fedfleet.app.pages.comparison import comparison_page, write_comparison
 from fedfleet.app.pages.report import write_report
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
+from tests.app.pages.compared.looks import made, side
 
 BASE = {"task": {"use": "digits_logreg"}, "stop": {"rounds": 3}}
 
@@ -60,3 +66,24 @@ def test_an_unfinished_run_is_shown_too(runs, run_copy, tmp_path):
 def test_a_place_that_cannot_be_written_is_told(runs, tmp_path):
     with pytest.raises(BadInput, match="choose another file with --out"):
         write_comparison(compare(runs[:2]), tmp_path / "none" / "page.html")
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        accuracy_figure,
+        runs_table,
+        who_took_part,
+        where_time_went,
+        what_it_cost,
+        lambda sides: standings_figure(sides, "t", "how"),
+    ],
+)
+def test_names_are_text_wherever_they_stand(draw):
+    """Whoever gets a study from somebody else opens its page: the name of an arm must not become a part of it."""
+    named = ['"><img src=x onerror=alert(1)>', "</title></p><script>alert(1)</script>"]
+    causes = [{"compute": 60.0}, {"upload": 60.0}]
+    sides = [side(n, made(used=[9] + [1] * 11, late=[0] * 12, causes=c)) for n, c in zip(named, causes, strict=True)]
+    page = draw(sides)
+    assert "<img" not in page and "<script" not in page
+    assert "&lt;img src=x" in page and "&lt;script&gt;" in page

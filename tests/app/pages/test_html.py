@@ -1,8 +1,11 @@
 """The frame of a page."""
 
 import re
+from pathlib import Path
 
-from fedfleet.app.pages.html import folded, keys, page, style, table, topline
+import pytest
+
+from fedfleet.app.pages.html import folded, keep_page, keys, page, style, table, topline
 
 
 def test_a_page_is_one_file_that_fetches_nothing():
@@ -53,3 +56,25 @@ def test_colours_can_be_read_on_their_paper_in_both_modes():
         for name in ("d1", "d2", "d3", "d4", "d5"):
             assert contrast(tokens["paper"], tokens[name]) >= 4.5, "words on a fill"
         assert contrast(tokens["ink"], tokens["wash"]) >= 4.5 and contrast(tokens["soft"], tokens["card"]) >= 4.5
+
+
+def test_a_folder_whose_name_is_no_text_has_a_page_all_the_same():
+    assert "caf\\udce9" in page("FedFleet: caf\udce9", []).encode().decode()
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("the old one")
+    whole = Path.write_text
+
+    def cut_off(self, text, **more):
+        whole(self, text[:3], **more)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", cut_off)
+    with pytest.raises(OSError, match="No space"):
+        keep_page(path, "the new one")
+    assert path.read_text() == "the old one" and [*tmp_path.iterdir()] == [path]
+    monkeypatch.undo()
+    keep_page(path, "the new one")
+    assert path.read_text() == "the new one" and [*tmp_path.iterdir()] == [path]

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from fedfleet.app.api.training import run
-from fedfleet.app.pages.report import render, report_run
+from fedfleet.app.pages.report import render, report_run, write_report
 from fedfleet.app.runs import opened, perform
 from fedfleet.app.runs.replay import replay_run
 from fedfleet.app.spec import resolve
-from fedfleet.core.errors import BadInput
+from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import (
     Evaluated,
     ModelCommitted,
@@ -60,6 +60,17 @@ def test_remarks_of_the_journal_are_told(run_copy):
     assert "<summary>How it was computed</summary>" in page
     assert "<li>trained by &lt;a&gt; loop</li><li>12\u00a0% was padding</li>" in page
     assert metrics["rounds"] == 6, "a remark is no event"
+
+
+def test_a_report_that_finds_no_room_says_how_to_have_it_later(tiny_run, monkeypatch):
+    def full(path, text):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedfleet.app.pages.report.keep_page", full)
+    with pytest.raises(
+        RunFailed, match=r"is finished, but .*report.html cannot be written \(No space.*: fedfleet report "
+    ):
+        write_report(tiny_run)
 
 
 def test_names_are_escaped(tiny_run):

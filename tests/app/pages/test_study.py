@@ -1,11 +1,12 @@
 """The page of a study, from a small study on the disk."""
 
+import json
 import re
 import shutil
 
 import pytest
 
-from fedfleet.app.pages.study import report_study, write_study
+from fedfleet.app.pages.study import _NEEDED, report_study, write_study
 from fedfleet.app.studies.answering import study
 from fedfleet.app.studies.file import study_of
 from fedfleet.app.studies.running import Means
@@ -67,6 +68,25 @@ def test_the_folder_alone_will_do(studied, tmp_path):
     assert report_study(copy) == copy / "report.html"
     shutil.rmtree(next((copy / "runs").glob("waiting-*")))
     assert "waiting" in report_study(copy).read_text(), "a run that was taken away leaves its row"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"runs": [{}]}, r"it has no 'runs\[0\].arm'"),
+        ({"rows": [{"arm": "a"}]}, r"it has no 'rows\[0\].settings'"),
+        ({"analyses": 3}, "not iterable"),
+        (
+            {"runs": [{"arm": "a", "seed": 0, "folder": "../x", "digest": "", "reason": None}]},
+            "does not lie in its folder",
+        ),
+    ],
+)
+def test_a_study_that_somebody_changed_is_refused_in_one_sentence(tmp_path, change, said):
+    whole = dict.fromkeys(_NEEDED) | {"rows": [], "runs": [], "analyses": []}
+    (tmp_path / "study.json").write_text(json.dumps(whole | change))
+    with pytest.raises(BadInput, match=rf"study\.json cannot be read .*{said}"):
+        report_study(tmp_path)
 
 
 def test_a_folder_without_a_study_is_told(tmp_path):

@@ -1,8 +1,12 @@
 """Reading spec files, and `key=value` overrides."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
-from fedfleet.app.spec import load_spec, with_values, with_words
+from fedfleet.app.spec import load_spec, read_table, with_values, with_words
 from fedfleet.core.errors import BadInput
 
 
@@ -94,3 +98,27 @@ def test_values_under_dotted_keys_follow_the_rules_of_words():
         with_values({}, {"pace..seconds": 3})
     with pytest.raises(BadInput, match="'rounds' holds a value, not a table"):
         with_values(table, {"stop.rounds.more": 1})
+
+
+def test_line_ends_and_the_mark_of_other_editors_change_nothing(tmp_path):
+    path = tmp_path / "spec.toml"
+    path.write_bytes(b"\xef\xbb\xbf# \xc3\x9cbung\r\nseed = 3\r\n\r\n[stop]\r\nrounds = 2\r\n")
+    assert read_table(path) == {"seed": 3, "stop": {"rounds": 2}}
+
+
+def test_files_are_the_same_whatever_the_language_of_the_machine(tmp_path):
+    (tmp_path / "spec.toml").write_text("seed = 3  # Übung\n", encoding="utf-8")
+    (tmp_path / "study.toml").write_text("seeds = 1  # Übung\nbase = {}\n", encoding="utf-8")
+    code = (
+        "from pathlib import Path\n"
+        "from fedfleet.app.spec import read_table\n"
+        "from fedfleet.app.studies.file import read_study\n"
+        "from fedfleet.app.pages.html import page\n"
+        "from fedfleet.app.terminal.answers import write_page\n"
+        "assert read_table('spec.toml') == {'seed': 3} and read_study('study.toml').seeds == (0,)\n"
+        "write_page('--out', Path('page.html'), page('after 5\\u00a0s', []))\n"
+    )
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "after 5\u00a0s" in (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fedfleet.app.studies import answering
 from fedfleet.app.studies.answering import FILE, asked_for, place_of, study
 from fedfleet.app.studies.exporting import TABLES
 from fedfleet.app.studies.running import Means
@@ -77,6 +78,15 @@ def test_a_folder_that_is_not_a_study_is_left_alone(tmp_path):
     for name, said in (("full", "holds something else than a study"), ("file", "is a file")):
         with pytest.raises(BadInput, match=said):
             study(asked_for(LRS), tmp_path / name, **ALONE)
+
+
+def test_a_study_that_was_killed_while_it_wrote_its_file_can_be_begun_again(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "study.toml.part").write_text("name = ")  # as a kill leaves it
+    answering._take(tmp_path)
+    (tmp_path / "thesis.doc").touch()
+    with pytest.raises(BadInput, match=r"something else than a study \(thesis.doc\)"):
+        answering._take(tmp_path)
 
 
 def test_the_name_of_the_folder():

@@ -34,7 +34,8 @@ def test_runs_that_are_not_stacked_have_none_and_nothing_is_written(tmp_path):
     assert not (tmp_path / FILE).exists()
 
 
-def test_a_damaged_file_is_named(tmp_path):
-    (tmp_path / FILE).write_text("{")
+@pytest.mark.parametrize("text", ["{", "[1]", "3"])
+def test_a_damaged_file_is_named(tmp_path, text):
+    (tmp_path / FILE).write_text(text)
     with pytest.raises(BadInput, match=r"forms\.json cannot be read"):
         kept_forms(tmp_path, specs(execute="stacked"))

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from fedfleet.app.studies.expanding import expanded
-from fedfleet.app.studies.progress import board, shown
+from fedfleet.app.studies.progress import Board, board, shown
 from fedfleet.app.studies.running import Heard
 from tests.app.studies.tables import asked
 
@@ -56,3 +56,12 @@ def test_it_is_drawn_on_a_terminal_only(mine, monkeypatch, capsys):
     with shown(mine) as hear:
         hear(Heard(1, round=2))
     assert "round 2 of 3" in capsys.readouterr().err
+
+
+def test_brackets_in_the_name_of_an_arm_are_shown_as_they_are(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with shown(Board(["a [/b]", "labels=[walk, run]"], [3, 3], frozenset())) as hear:
+        hear(Heard(0, round=1))
+        hear(Heard(1, round=2))
+    said = capsys.readouterr().err
+    assert "a [/b]" in said and "labels=[walk, run]" in said

@@ -126,13 +126,16 @@ def link_to(folder: Path, page: Path) -> str:
     report = folder / REPORT
     if not report.is_file():
         return ""
-    return quote(Path(os.path.relpath(report.resolve(), page.resolve().parent)).as_posix())  # folders may have # or ?
+    way = Path(os.path.relpath(report.resolve(), page.resolve().parent)).as_posix()
+    return quote(
+        os.fsencode(way)
+    )  # a name may have # ? % in it, or a colon, which would make it another kind of address
 
 
 def _metrics(folder: Path, events: Sequence[Event]) -> dict[str, Any]:
     """The sealed measures, or those of the journal so far."""
     try:
-        return json.loads((folder / "metrics.json").read_text())
+        return json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {**summary(events, chance=kept_chance(folder)), "digest": digest_of(folder / "run.db")}
 

@@ -126,6 +126,6 @@ def token_from(token: str | None, file: Path | None) -> str:
     if file is None:
         return token or os.environ.get("FEDFLEET_TOKEN", "")
     try:
-        return file.read_text().strip()
+        return file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as wrong:
         raise BadInput(f"--token-file: {file} cannot be read ({wrong})") from None

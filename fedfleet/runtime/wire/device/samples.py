@@ -110,7 +110,7 @@ def _file(path: Path) -> tuple[Array, Any]:
 
 
 def _table(path: Path) -> tuple[Array, Any]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         rows = list(csv.reader(file))
     names = [name.strip().lower() for name in rows[0]] if rows else []
     at = next((names.index(word) for word in _LABELS if word in names), None)
@@ -140,7 +140,7 @@ def _samples(file: Path) -> list[Array]:
     if file.suffix == ".npy":
         return [np.load(file, allow_pickle=False)]
     if file.suffix == ".csv":
-        with file.open(newline="") as text:
+        with file.open(newline="", encoding="utf-8-sig") as text:
             return [np.array(_numbers(row), np.float32) for row in csv.reader(text) if row]
     return []
 

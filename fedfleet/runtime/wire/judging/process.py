@@ -159,7 +159,7 @@ class Judge:
 
     def _said(self) -> str:
         try:
-            return self._words().read_text(errors="replace")
+            return self._words().read_text(encoding="utf-8", errors="replace")
         except OSError:  # the folder may be gone; how it died is known nevertheless
             return ""
 

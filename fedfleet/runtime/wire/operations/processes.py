@@ -20,12 +20,12 @@ class Resident:
 def resident(pid: int) -> Resident | None:
     """The memory of a process; None if it is gone, or the system does not tell. Slow for large processes: not in a loop."""
     try:
-        said = _kilobytes((_PROC / str(pid) / "smaps_rollup").read_text())
+        said = _kilobytes((_PROC / str(pid) / "smaps_rollup").read_text(encoding="utf-8"))
         return Resident(said["Rss"] * 1024, said["Pss"] * 1024)
     except (OSError, KeyError):
         pass
     try:  # a process of another user, or an old kernel
-        return Resident(_kilobytes((_PROC / str(pid) / "status").read_text())["VmRSS"] * 1024)
+        return Resident(_kilobytes((_PROC / str(pid) / "status").read_text(encoding="utf-8"))["VmRSS"] * 1024)
     except (OSError, KeyError):
         return None
 

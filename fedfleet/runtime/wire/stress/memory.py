@@ -22,7 +22,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 def pss_bytes(pid: int) -> int:
     """The proportional set size of a process; 0 of one that is gone."""
     try:
-        for line in (_PROC / str(pid) / "smaps_rollup").read_text().splitlines():
+        for line in (_PROC / str(pid) / "smaps_rollup").read_text(encoding="utf-8").splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -34,7 +34,7 @@ def pss_bytes(pid: int) -> int:
 def cpu_seconds(pid: int) -> float:
     """Processor time that a process has used, in user and system mode; 0 of one that is gone."""
     try:
-        fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+        fields = (_PROC / str(pid) / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     return (int(fields[11]) + int(fields[12])) / _TICKS
@@ -52,7 +52,7 @@ def family(pid: int) -> list[int]:
 def _children(pid: int) -> list[int]:
     try:
         tasks = [*(_PROC / str(pid) / "task").iterdir()]
-        return [int(word) for task in tasks for word in (task / "children").read_text().split()]
+        return [int(word) for task in tasks for word in (task / "children").read_text(encoding="utf-8").split()]
     except (FileNotFoundError, ProcessLookupError):
         return []
 
