@@ -59,7 +59,7 @@ def of_another_model(out: Path, cells: Sequence[Cell]) -> bool:
 
 def _content(spec: Path) -> Any:
     try:
-        return tomllib.loads(spec.read_text("utf-8"))["task"].get("content")
+        return tomllib.loads(spec.read_text(encoding="utf-8"))["task"].get("content")
     except (OSError, ValueError, KeyError, AttributeError):  # whatever it is, it is none of ours
         return None
 
