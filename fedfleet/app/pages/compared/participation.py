@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 from statistics import fmean
 
 import numpy as np
@@ -43,7 +44,7 @@ def who_took_part(sides: Sequence[Side]) -> str:
     how += f" Means over {seeds} seeds, rank by rank." if seeds > 1 else ""
     note = f"The first {MOST} of {len(asked)} are drawn." if len(asked) > MOST else ""
     body = figure("How many of each person's reports were used", how, wide, slim, _finding(shown), note=note)
-    return f"<h2>Who took part</h2><p>{sentence(shown)}</p>{body}"
+    return f"<h2>Who took part</h2><p>{escape(sentence(shown))}</p>{body}"
 
 
 def _in_rows(sides: Sequence[Side]) -> list[Side]:

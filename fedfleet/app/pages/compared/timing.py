@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from html import escape
 from statistics import fmean
 from typing import Any
 
@@ -56,7 +57,7 @@ def where_time_went(sides: Sequence[Side]) -> str:
         "Each round is charged to the last report that it used; total time at the right.",
         wide, slim, finding, key=key(there),
     )  # fmt: skip
-    return f"<h2>Where the time went</h2><p>{sentence([(s.label, f) for s, f in told])}</p>{picture}"
+    return f"<h2>Where the time went</h2><p>{escape(sentence([(s.label, f) for s, f in told]))}</p>{picture}"
 
 
 def sentence(told: Sequence[tuple[str, Mapping[str, float]]]) -> str:

@@ -138,3 +138,10 @@ def test_of_a_served_run_time_is_real():
     assert keys_of(served)[3][1] == "real time" and "clock" in keys_of(served)[3][2]
     assert keys_of(facts_of(FEW))[3][1].startswith("virtual time")
     assert "virtual" not in "".join(learning_section(served)) and "real time" in "".join(learning_section(served))
+
+
+def test_every_sentence_of_the_lead_begins_with_a_capital():
+    alone = journal([([0], [])] * 3, clients=1, accuracy=[30, 60, 90])
+    f = facts_of(alone, READINESS, attribution=attribution(alone))
+    for said in lead(f).split(". "):
+        assert said[0].isupper(), said
