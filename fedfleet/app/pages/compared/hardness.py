@@ -67,8 +67,10 @@ def how_hard(sides: Sequence[Side]) -> str:
     beside = len(tables) == 2 and max(len(hard.name) for hard in (*shares, *waits)) <= _SHORT
     parts.append(f'<div class="two">{"".join(tables)}</div>' if beside else "".join(tables))
     parts.append(_verdicts(shares, waits))
+    seeds = min(max(len(hard.side.looks) for hard in (*shares, *waits)), _SEEDS)
+    means = f" Means over the fleets of {count(seeds, 'seed')}." if seeds > 1 else ""
     parts.append(
-        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person. Means over the fleets of up to {_SEEDS} seeds.</p>'
+        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person.{means}</p>'
     )
     return "".join(parts)
 

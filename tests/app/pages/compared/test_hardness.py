@@ -86,4 +86,6 @@ def test_tables_stand_beside_each_other_only_where_names_leave_room(looks):
 def test_runs_that_use_late_reports_are_told_so(looks):
     late = replace(looks["deadline"], table={**looks["deadline"].table, "pace": {**SPEC["pace"], "max_staleness": 5}})
     assert "which use late reports too," in how_hard([side("a", late)])
-    assert "which use late reports too," not in how_hard([side("a", looks["deadline"])])
+    plain, twice = how_hard([side("a", looks["deadline"])]), how_hard([side("a", looks["deadline"], looks["deadline"])])
+    assert "which use late reports too," not in plain and "Means over" not in plain
+    assert "Means over the fleets of two seeds." in twice

@@ -31,5 +31,7 @@ def test_where_nobody_has_a_model_there_is_no_figure():
 
 
 def test_where_there_is_no_room_for_all_the_best_are_kept_in_their_order():
-    sides = [side(str(i), made([0.1, v])) for i, v in enumerate((0.2, 0.9, 0.1, 0.5))] + [side("none", made([], end=9.0))]
+    sides = [side(str(i), made([0.1, v])) for i, v in enumerate((0.2, 0.9, 0.1, 0.5))] + [
+        side("none", made([], end=9.0))
+    ]
     assert [one.name for one in foremost(sides, 2)] == ["1", "3"] and foremost(sides, 9) == sides
