@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from fedfleet.app.terminal.answers import LOG_LINES, say
+from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
 from fedfleet.app.terminal.commands import Group, group_command
 from fedfleet.app.verbs import VERBS
 from fedfleet.core.errors import FedFleetError
@@ -36,13 +36,16 @@ def main() -> NoReturn:
         _explain(wrong)
         sys.exit(2)
     except FedFleetError as wrong:
-        say(str(wrong))
+        say(str(wrong), "info" if isinstance(wrong, Interrupted) else "error")
         sys.exit(wrong.exit_code)
     except OSError as wrong:
-        say(f"{wrong.filename or 'the system'}: {wrong.strerror or wrong}")
+        say(f"{wrong.filename or 'the system'}: {wrong.strerror or wrong}", "error")
         sys.exit(2 if wrong.errno in _BAD_NAMES else 1)
     except MemoryError:
-        say("this machine has not enough memory for that; ask for fewer clients, a smaller model or smaller batches")
+        say(
+            "this machine has not enough memory for that; ask for fewer clients, a smaller model or smaller batches",
+            "error",
+        )
         sys.exit(1)
     except (KeyboardInterrupt, typer.Abort):
         code = 130

@@ -19,14 +19,24 @@ def prediction_page(answer: dict[str, Any], name: str) -> str:
     """What a run will come to, as one page: the conclusion in words first."""
     return page(
         f"{name}, foretold",
-        [*_head(answer), _curve(answer), *_who(answer), *_blind(answer)],
+        [*_head(answer), *([_curve(answer)] if _made(answer) else []), *_who(answer), *_blind(answer)],
         top=topline(f"prediction for {name}, before it is trained"),
         description=_conclusion(answer),
     )
 
 
+def _made(answer: dict[str, Any]) -> bool:
+    """Will there be a model? The first weights are nobody's result."""
+    return answer["commits"]["high"] > 0
+
+
 def _conclusion(answer: dict[str, Any]) -> str:
     accuracy, commits = answer["accuracy"], answer["commits"]
+    if not _made(answer):
+        return (
+            f"None of {answer['rounds']:.0f} rounds will end with a model, in {span(answer['virtual_seconds']['value'])} of virtual time; an "
+            f"ideal fleet would reach {percent(answer['ideal_accuracy'])}."
+        )
     return (
         f"The run will reach about {percent(accuracy['value'])} (nine times of ten between {percent(accuracy['low'])} and "
         f"{percent(accuracy['high'])}) in {span(answer['virtual_seconds']['value'])} of virtual time, with {commits['value']:.0f} models out of "
@@ -37,6 +47,8 @@ def _conclusion(answer: dict[str, Any]) -> str:
 def _title(answer: dict[str, Any]) -> str:
     """The finding: how good the model will be, and how sure that is."""
     accuracy = answer["accuracy"]
+    if not _made(answer):
+        return "No model will be made"
     low, high = (f"{100 * accuracy[end]:.0f}" for end in ("low", "high"))
     between = f"{high} %" if low == high else f"between {low} and {high} %"
     return f"About {per_cent(accuracy['value'])} at the end, nine times of ten {between}"
@@ -48,7 +60,7 @@ def _head(answer: dict[str, Any]) -> list[str]:
         f"<h1>{escape(_title(answer))}</h1>",
         f'<p class="lead">{escape(_conclusion(answer))}</p>',
         keys([
-            (percent(answer["accuracy"]["value"]), "accuracy at the end", "on the central test set, as foretold"),
+            (percent(answer["accuracy"]["value"]) if _made(answer) else "-", "accuracy at the end", "on the central test set, as foretold"),
             (f"{answer['commits']['value']:.0f}", "models made", "commits: rounds that end with a new model"),
             (f"{failed:.0f}" if failed >= 0.5 or not failed else "under 1", "failed rounds", "too few reports came in time, or too few could be asked"),
             (span(answer["virtual_seconds"]["value"]), "virtual time", "of the simulated fleet, not of this computer"),
@@ -146,7 +158,7 @@ def sweep_page(answer: dict[str, Any], name: str) -> str:
         "in no model",
     ]
     cells = [
-        [f"{row['value']:g}", percent(row["accuracy"]), f"{row['commits']:.0f}", span(row["virtual_seconds"]),
+        [f"{row['value']:g}", percent(row["accuracy"]) if row["commits"] else "no model", f"{row['commits']:.0f}", span(row["virtual_seconds"]),
          "never" if row["seconds_to_target"] is None else span(row["seconds_to_target"]), percent(row["never"])]
         for row in rows
     ]  # fmt: skip

@@ -73,7 +73,7 @@ def _rendered(folder: Path, spec: Spec, metrics: dict[str, Any], events: list[Ev
     """The page, with what the world of the run knows; a served run has none."""
     found, served = booked(folder, spec, events)
     tasks = task_table(events)
-    seen = None if served else hindsight(spec, events, tasks)
+    seen = None if served else hindsight(spec, events, tasks, folder)
     return render(
         folder.resolve().name, spec.toml(), metrics, events, remarks_of(folder / "run.db"), found if found.virtual_seconds > 0 else None,
         seen=seen, hard=None if served or seen is None else measured(spec, seen, tasks, int(metrics["rounds"])),
@@ -89,7 +89,8 @@ def measured(spec: Spec, seen: Hindsight, tasks: Tasks, rounds: int) -> Hardness
         else np.ones(1)
     )
     per_sample = float(np.median(tasks.samples / held)) if len(tasks.samples) else 1.0
-    return hardness(spec, per_sample * float(seen.samples.mean()), rounds)
+    size = None if spec.world["model_bytes"] else float(tasks.bytes_down.max(initial=0.0))  # of the model itself, then
+    return hardness(spec, per_sample * float(seen.samples.mean()), rounds, model_bytes=size)
 
 
 def render(

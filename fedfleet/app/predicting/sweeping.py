@@ -130,9 +130,9 @@ def swept(
         except FedFleetError as wrong:
             raise type(wrong)(f"--sweep {sweep.key}={value}: {wrong}") from None
         rows.append({"value": value, **_row(found, target)})
-    best = _best(rows)
+    first = best(rows)
     answer = {
-        "key": sweep.key, "rows": rows, "target": target, "best": best, "seconds": time.perf_counter() - start,
+        "key": sweep.key, "rows": rows, "target": target, "best": first, "seconds": time.perf_counter() - start,
         "reference": {"kept": all(one.kept for one in references), "seconds": sum({id(o): o.seconds for o in references}.values())},
     }  # fmt: skip
     return {**answer, "sentence": sentence(answer)}
@@ -195,19 +195,22 @@ def _reached(accuracy: Floats, times: Floats, target: float) -> float | None:
     return float(times[at[0]]) if len(at) else None
 
 
-def _best(rows: list[dict[str, Any]]) -> float | int | None:
+def best(rows: list[dict[str, Any]]) -> float | int | None:
     """The value that reaches the target first; if none does, the shortest of those that come nearest to the best accuracy."""
     there = [row for row in rows if row["seconds_to_target"] is not None]
     if there:
         return min(there, key=lambda row: row["seconds_to_target"])["value"]
-    top = max(row["accuracy"] for row in rows)
-    near = [row for row in rows if row["accuracy"] >= top - _NEAR]
+    made = [row for row in rows if row["commits"]] or rows  # the first weights are nobody's result
+    top = max(row["accuracy"] for row in made)
+    near = [row for row in made if row["accuracy"] >= top - _NEAR]
     return min(near, key=lambda row: row["virtual_seconds"])["value"]
 
 
 def sentence(answer: dict[str, Any]) -> str:
     """What the sweep says, in one sentence."""
     row = next(r for r in answer["rows"] if r["value"] == answer["best"])
+    if not row["commits"]:
+        return f"No value of {answer['key']} makes a model."
     if row["seconds_to_target"] is None:
         return (
             f"No value of {answer['key']} reaches {percent(answer['target'])}; {answer['best']} comes nearest for its time, with "

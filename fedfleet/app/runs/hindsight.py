@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.runs.own import reopened
 from fedfleet.app.spec import Spec
 from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import scaled
@@ -57,13 +59,14 @@ class Hindsight:
     needs: Needs | None
 
 
-def hindsight(spec: Spec, events: Sequence[Event], tasks: Tasks) -> Hindsight | None:
-    """The world of a simulated run, looked at once more; None where it cannot be made again: an own model, files that are gone, a
-    fleet that is too large for a page."""
-    if spec.world["clients"] > MOST or spec.task["use"] == "own":
+def hindsight(spec: Spec, events: Sequence[Event], tasks: Tasks, folder: Path) -> Hindsight | None:
+    """The world of a simulated run, looked at once more; None where it cannot be made again: files that are gone, a fleet too large
+    for a page. The folder has what an own task needs for that; none of its code is run."""
+    if spec.world["clients"] > MOST:
         return None
     try:
-        setup = assemble(spec)
+        own = reopened(folder, spec, judging=False)
+        setup = assemble(spec, own.task if own else None)
     except FedFleetError:
         return None
     return seen_again(setup, events, tasks)

@@ -12,7 +12,7 @@ from fedfleet.app.spec.record import TABLES
 from fedfleet.app.studies.asking import Analysis
 from fedfleet.app.studies.file import Study
 from fedfleet.app.studies.keeping import Ran
-from fedfleet.app.studies.quantities import Aims, aimed_at, arms_of, number, quantity, reached
+from fedfleet.app.studies.quantities import FLEET, Aims, aimed_at, arms_of, number, quantity, reached
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.correlation import Correlation, correlation
 from fedfleet.measure.statistics.paired import holm
@@ -187,6 +187,8 @@ def _together(asked: Analysis, cells: Sequence[Ran], aims: Aims, study: Study, w
     ):  # every run failed, or none got that far: the answer is that there is none, and the tables are written
         none = asdict(Correlation(None, None, None, 0, 0, "pearson" if asked.kind == "pearson" else "spearman"))
         return {"x": x, "y": y, "cluster": cluster, **none, "missing": len(cells), "points": []}
+    if cluster is None and 1 < len({ran.cell.spec.fleet_seed for _, _, ran in points}) < len(points):
+        cluster = FLEET  # runs on one fleet resemble each other; where all are on one, they tell of that one
     groups = None if cluster is None else [repr(quantity(ran, cluster, aims)) for _, _, ran in points]
     xs, ys = [a for a, _, _ in points], [b for _, b, _ in points]
     method = "pearson" if asked.kind == "pearson" else "spearman"

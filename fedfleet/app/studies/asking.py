@@ -46,7 +46,8 @@ def _table(
 
 
 def _correlation(*, x: str, y: str = "accuracy", cluster: str | None = None) -> None:
-    """How two quantities go together over the runs; whole clusters are drawn again, for example all runs of one seeds.fleet."""
+    """How two quantities go together over the runs; whole clusters are drawn again: all runs of one fleet (seeds.fleet), or those
+    that share what is named."""
 
 
 def _time_to_accuracy(*, target: float | str | None = None) -> None:

@@ -16,6 +16,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.measure.statistics.survival import Reached
 
 Hardness = Callable[[Spec, str], float]
+FLEET = "seeds.fleet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ def quantity(ran: Ran, name: str, aims: Aims) -> Any:
     if ran.run is not None and (first in ran.run.metrics or name in _DERIVED):
         found = _DERIVED[name](ran, aims) if name in _DERIVED else _inside(ran.run.metrics, name)
         return found if ran.good or first not in _OF_A_MODEL else None
-    return _inside(spec.table(), name)
+    return _SEEDS[name](spec) if name in _SEEDS else _inside(spec.table(), name)
 
 
 def number(ran: Ran, name: str, aims: Aims, where: str) -> float | None:
@@ -104,6 +105,12 @@ _DERIVED: dict[str, Callable[[Ran, Aims], float | None]] = {
     "accuracy_at_equal_time": _at_equal_time,
     "time_to_target": _to_target,
     "bytes": _all_bytes,
+}
+# A part whose seed nobody set is drawn from the run's own.
+_SEEDS: dict[str, Callable[[Spec], int]] = {
+    FLEET: lambda spec: spec.fleet_seed,
+    "seeds.data": lambda spec: spec.data_seed,
+    "seeds.training": lambda spec: spec.training_seed,
 }
 # What a run without a model has no value of: its first weights are nobody's result.
 _OF_A_MODEL = (

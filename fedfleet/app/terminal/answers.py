@@ -41,11 +41,12 @@ def answer(value: dict[str, Any], as_json: bool, show: Callable[[dict[str, Any]]
     typer.echo(json.dumps(value) if as_json else show(value))
 
 
-def say(text: str) -> None:
-    """Print a remark on standard error, as a line of JSON where logs are asked for so; words longer than any path are cut."""
+def say(text: str, level: str = "info") -> None:
+    """Print a remark on standard error, as a line of JSON with its level where logs are asked for so; words longer than any path
+    are cut."""
     text = _LONG_WORD.sub(lambda word: f"{word[0][:80]}..", text)
     if LOG_LINES.get():
-        level = "warning" if text.startswith("WARNING: ") else "info"
+        level = "warning" if text.startswith("WARNING: ") else level
         typer.echo(json.dumps({"level": level, "message": text.removeprefix("WARNING: ")}), err=True)
         return
     typer.echo(f"fedfleet: {' '.join(text.splitlines())}", err=True)

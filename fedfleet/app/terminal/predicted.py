@@ -11,24 +11,44 @@ _MARKS = (0.25, 0.5, 0.75, 1.0)
 
 def shown_prediction(answer: dict[str, Any]) -> str:
     """What a run will come to, in a few lines."""
-    accuracy, commits, took = answer["accuracy"], answer["commits"], answer["virtual_seconds"]
+    made = answer["commits"]["high"] > 0
     lines = [
+        *(_reached(answer) if made else _no_model(answer)),
+        *_failures(answer["failed_rounds"]),
+        *(_curve(answer["curve"]) if made else []),
+        *_target(answer.get("target")),
+        answer["left_out"]["sentence"],
+        *(_clock(answer) if made else []),
+        *(f"cannot be seen: {note}" for note in answer["notes"]),
+        f"{answer['draws']} draws with other seeds than the run's own in {answer['seconds']:.2g} s, after reference runs of "
+        f"{answer['reference']['seconds']:.0f} s{' (kept from before)' if answer['reference']['kept'] else ''}",
+        *([f"the band is from {answer['band']}"] if made else []),
+    ]
+    return "\n".join(lines)
+
+
+def _no_model(answer: dict[str, Any]) -> list[str]:
+    return [
+        f"no model will be made: none of {answer['rounds']:.0f} rounds in {span(answer['virtual_seconds']['value'])} of virtual "
+        f"time will end with one; an ideal fleet (everyone alike, always there) reaches {percent(answer['ideal_accuracy'])}"
+    ]
+
+
+def _reached(answer: dict[str, Any]) -> list[str]:
+    accuracy, commits, took = answer["accuracy"], answer["commits"], answer["virtual_seconds"]
+    return [
         f"accuracy {percent(accuracy['value'])} at the end, nine times of ten between {percent(accuracy['low'])} and "
         f"{percent(accuracy['high'])}; an ideal fleet (everyone alike, always there) reaches {percent(answer['ideal_accuracy'])}",
         f"{commits['value']:.0f} commits ({commits['low']:.0f} to {commits['high']:.0f}) of {answer['rounds']:.0f} rounds in "
         f"{span(took['value'])} of virtual time",
-        *_failures(answer["failed_rounds"]),
-        *_curve(answer["curve"]),
-        *_target(answer.get("target")),
-        answer["left_out"]["sentence"],
-        f"class clock: labels are learnt as by {_clocks(answer['clock'])} commits of an ideal fleet; the models rest on "
-        f"{percent(answer['effective'])} of the fleet's samples",
-        *(f"cannot be seen: {note}" for note in answer["notes"]),
-        f"{answer['draws']} draws with other seeds than the run's own in {answer['seconds']:.2g} s, after reference runs of "
-        f"{answer['reference']['seconds']:.0f} s{' (kept from before)' if answer['reference']['kept'] else ''}",
-        f"the band is from {answer['band']}",
     ]
-    return "\n".join(lines)
+
+
+def _clock(answer: dict[str, Any]) -> list[str]:
+    return [
+        f"class clock: labels are learnt as by {_clocks(answer['clock'])} commits of an ideal fleet; the models rest on "
+        f"{percent(answer['effective'])} of the fleet's samples"
+    ]
 
 
 def _failures(failed: dict[str, float]) -> list[str]:
@@ -63,9 +83,13 @@ def shown_sweep(answer: dict[str, Any]) -> str:
     width = max(len(answer["key"]), 12)
     head = f"{answer['key']:>{width}}  {'accuracy':>9}  {'commits':>7}  {'ends after':>10}  {'to target':>10}  {'never in':>8}"
     rows = [
-        f"{row['value']:>{width}}  {percent(row['accuracy']):>9}  {row['commits']:>7.0f}  {span(row['virtual_seconds']):>10}  "
+        f"{row['value']:>{width}}  {_ends_at(row):>9}  {row['commits']:>7.0f}  {span(row['virtual_seconds']):>10}  "
         f"{'-' if row['seconds_to_target'] is None else span(row['seconds_to_target']):>10}  {percent(row['never']):>8}"
         for row in answer["rows"]
     ]
     note = f"target: {percent(answer['target'])}, nine tenths of what an ideal fleet reaches; {answer['seconds']:.2g} s"
     return "\n".join([head, *rows, note, answer["sentence"]])
+
+
+def _ends_at(row: dict[str, Any]) -> str:
+    return percent(row["accuracy"]) if row["commits"] else "no model"

@@ -235,7 +235,8 @@ def shown_tuned(found: Tuned) -> str:
         f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"
     )
     if found.importance:
-        lines.append("what mattered: " + ", ".join(f"{k} {100 * v:.0f} %" for k, v in found.importance.items()))
+        shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in found.importance.items())
+        lines.append(f"what mattered among the trials that finished: {shares}")
     lines += [f"trial {r.trial} failed: {r.reason}" for r in found.rows if r.state == "failed"][:5]
     how = (
         f"fedfleet.run('{found.out}/best.toml', model=.., data=..)"

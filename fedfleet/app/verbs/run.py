@@ -76,5 +76,6 @@ def run(
     warn(done.metrics["warnings"])
     if not done.metrics["commits"]:
         if not done.metrics["warnings"]:
-            say(f"no model was made in {done.metrics['rounds']} rounds; stopped by {done.metrics.get('stopped_by')}")
+            said = f"no model was made in {done.metrics['rounds']} rounds; stopped by {done.metrics.get('stopped_by')}"
+            say(said, "error")
         raise typer.Exit(1)  # a run that made no model is a failed one, however orderly it ended

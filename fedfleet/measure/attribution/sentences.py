@@ -45,7 +45,8 @@ def sentence(found: Attribution) -> str:
         said = f"Nobody knows where {share(found.causes[UNKNOWN], total)} of the time{so_far} went, since devices did not say"
         return f"{said}; of the rest, most was {_told(found, known[0])}." if known else f"{said}."
     first, second = known[0], known[1] if len(known) > 1 else None
-    said = f"{share(found.causes[first], total)} of the time{so_far} was {_told(found, first)}"
+    part = share(found.causes[first], total)
+    said = f"{part[0].upper()}{part[1:]} of the time{so_far} was {_told(found, first)}"
     if second is None or found.causes[first] > _MOST * total:
         return f"{said}."
     return f"{said}; {share(found.causes[second], total)} was {MEANINGS[second]}."

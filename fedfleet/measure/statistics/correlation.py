@@ -23,7 +23,7 @@ from fedfleet.measure.statistics.student import quantile
 
 Method = Literal["pearson", "spearman"]
 _LEAST = 3  # two points always lie on a line
-_FEWEST = 4  # clusters: whatever is redrawn of three covers the truth too seldom
+FEWEST = 4  # clusters: whatever is redrawn of three covers the truth too seldom
 _BATCH = 1 << 20  # weights in memory at once
 
 
@@ -70,7 +70,7 @@ def correlation(
     if n < _LEAST or not np.isfinite(r):
         return Correlation(None, None, None, n, many, method)
     found = _redrawn(xs, ys, groups, method, draws, seed)
-    if many < _FEWEST or len(found) <= draws / 2:
+    if many < FEWEST or len(found) <= draws / 2:
         return Correlation(r, None, None, n, many, method)
     tail = _tail(many)
     low, high = np.quantile(found, [tail, 1.0 - tail])

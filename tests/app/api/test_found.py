@@ -20,6 +20,8 @@ def test_a_prediction_has_ranges_and_columns():
     assert found.accuracy == Range(0.7, 0.6, 0.8) and isinstance(found.curve["accuracy"], np.ndarray)
     said = "70.0 % at the end (60.0 % to 80.0 %), 9 models of 10 rounds, 2.0 h of virtual time, 25.0 % of clients in no model"
     assert repr(found) == f"Predicted({said})" and found.answer() == TOLD
+    none = predicted({**TOLD, "commits": {"value": 0.0, "low": 0.0, "high": 0.0}})
+    assert repr(none) == "Predicted(no model in 10 rounds, 2.0 h of virtual time)"
     assert "cannot be seen: labels only" in str(found) and "the band is from 63 fleets" in str(found)
 
 

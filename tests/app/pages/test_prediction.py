@@ -26,6 +26,17 @@ def test_the_conclusion_comes_first_and_figures_state_their_finding():
     )
 
 
+def test_where_no_model_will_be_made_the_page_says_so_first():
+    text = prediction_page(WHOLE | {"commits": {"value": 0.0, "low": 0.0, "high": 0.0}}, "x")
+    assert "<h1>No model will be made" in text and "None of 100 rounds will end with a model" in text
+    assert (
+        "will reach about" not in text
+        and "80.0 %" not in text.replace("\u00a0", " ")
+        and "Accuracy on the central test set" not in text
+    )
+    assert "rounds that will fail because" in text
+
+
 def test_a_sweep_has_a_picture_and_a_row_for_each_value():
     row = {
         "value": 30,

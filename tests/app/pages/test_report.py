@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 
+from fedfleet.app.api.training import run
 from fedfleet.app.pages.report import render, report_run
 from fedfleet.app.runs import opened, perform
 from fedfleet.app.runs.replay import replay_run
@@ -24,6 +25,7 @@ from fedfleet.core.events import (
 from fedfleet.core.records import ClientScores
 from fedfleet.measure.summary import summary
 from fedfleet.runtime import journal as journals
+from tests.app.runs import owned
 
 
 def test_the_report_begins_with_a_conclusion_and_ends_with_how_to_check_it(tiny_run):
@@ -120,6 +122,26 @@ def test_a_report_does_not_grow_with_the_fleet():
         assert f"{clients:,} people" in page
         assert len(json.dumps(measures)) < 4000, "nor do the measures"
     assert sizes[1_000_000] < 400_000 and sizes[1_000_000] < 1.2 * sizes[20_000]
+
+
+def test_the_page_of_an_own_model_says_why_reports_were_late_and_how_hard_its_fleet_is(tmp_path):
+    spec = {
+        "seed": 1,
+        "world": {"clients": 9, "data": "by_owner", "devices": {"use": "spread", "link": 1.5}},
+        "pace": {"use": "deadline", "cohort": 6, "seconds": 2.5},
+        "stop": {"rounds": 5},
+    }
+    for model in (owned.row(), owned.Net()):  # PyTorch's own layers, and code that nobody has said to trust
+        done = run(spec, model=model, data=owned.blobs(owners=True), out=tmp_path / type(model).__name__)
+        pages = [(done.out / "report.html").read_text()]
+        report_run(done.out)  # from the folder alone
+        for page in [*pages, (done.out / "report.html").read_text()]:
+            for said in ("Why reports were late", "Whose data the model saw", "This fleet is", "What to try"):
+                assert said in page, said
+            assert re.search(r"\d\s(B|kB) each way", page), "the size of the model is in the journal"
+    (done.out / "own" / "labels.safetensors").write_bytes(b"")
+    report_run(done.out)
+    assert "Why reports were late" not in (done.out / "report.html").read_text(), "no world, no claim"
 
 
 def test_which_accuracy_to_read_is_said_by_the_answer_the_page_and_the_audit(tmp_path):

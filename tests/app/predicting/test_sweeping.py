@@ -3,7 +3,7 @@
 import pytest
 
 from fedfleet.app.predicting.predicting import predict
-from fedfleet.app.predicting.sweeping import sentence, sweep_of, sweep_over, swept
+from fedfleet.app.predicting.sweeping import best, sentence, sweep_of, sweep_over, swept
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from tests.app.predicting.conftest import TABLE
@@ -49,8 +49,22 @@ def test_a_value_that_cannot_be_is_one_sentence(foretold, kept, word, said):
         swept(TABLE, "small", sweep_of(word), cache=kept)
 
 
+def test_a_value_that_makes_no_model_is_no_answer():
+    none = {
+        "value": 3,
+        "accuracy": 0.2,
+        "commits": 0.0,
+        "virtual_seconds": 9.0,
+        "seconds_to_target": None,
+        "never": 1.0,
+    }
+    some = {**none, "value": 30, "accuracy": 0.19, "commits": 4.0, "virtual_seconds": 90.0}
+    assert best([none, some]) == 30 and best([none]) == 3
+    assert sentence({"key": "a.b", "rows": [none], "target": 0.8, "best": 3}) == "No value of a.b makes a model."
+
+
 def test_the_sentence_says_when_nothing_reaches_the_target():
-    row = {"value": 3, "accuracy": 0.4, "seconds_to_target": None, "virtual_seconds": 90.0}
+    row = {"commits": 4.0, "value": 3, "accuracy": 0.4, "seconds_to_target": None, "virtual_seconds": 90.0}
     assert "No value of a.b reaches 80.0 %; 3 comes nearest" in sentence(
         {"key": "a.b", "rows": [row], "target": 0.8, "best": 3}
     )

@@ -33,7 +33,7 @@ def done(tmp_path_factory):
 
 def test_tasks_that_were_given_up_would_have_needed_longer_than_they_were_given(done):
     tasks = task_table(done.events)
-    found = hindsight(done.spec, done.events, tasks)
+    found = hindsight(done.spec, done.events, tasks, done.out)
     late = tasks.fate == DROPPED
     assert found is not None and found.needs is not None and late.sum() > 3
     assert (found.needs.seconds[late] > tasks.seconds[late]).all() and (
@@ -46,7 +46,7 @@ def test_tasks_that_were_given_up_would_have_needed_longer_than_they_were_given(
 def test_the_given_up_would_have_come_in_a_run_that_waits(done):
     """Whoever was dropped in the first round comes back after just so long if the deadline is a day."""
     tasks = task_table(done.events)
-    found = hindsight(done.spec, done.events, tasks)
+    found = hindsight(done.spec, done.events, tasks, done.out)
     assert found is not None and found.needs is not None
     patient = resolve({**SPEC, "pace": {**SPEC["pace"], "seconds": 86400.0}, "stop": {"rounds": 1}})
     setup = assemble(patient)
@@ -59,7 +59,7 @@ def test_the_given_up_would_have_come_in_a_run_that_waits(done):
 
 
 def test_people_are_counted_when_rounds_looked(done):
-    found = hindsight(done.spec, done.events, task_table(done.events))
+    found = hindsight(done.spec, done.events, task_table(done.events), done.out)
     assert found is not None and found.every and found.looks > 0 and (found.reached <= found.looks).all()
     asked = np.bincount(task_table(done.events).clients, minlength=12)
     assert (found.reached[asked > 0] > 0).all(), "whoever was asked was in reach"
@@ -74,9 +74,9 @@ def test_a_world_that_contradicts_the_journal_is_not_believed(done):
 def test_where_no_world_can_be_made_nothing_is_said(done):
     tasks = task_table(done.events)
     gone = resolve({**SPEC, "world": {**SPEC["world"], "devices": {"use": "device_file", "path": "/nowhere.json"}}})
-    assert hindsight(gone, done.events, tasks) is None
+    assert hindsight(gone, done.events, tasks, done.out) is None
     large = resolve({**SPEC, "world": {"clients": MOST + 1}})
-    assert hindsight(large, done.events, tasks) is None
+    assert hindsight(large, done.events, tasks, done.out) is None
 
 
 def test_speeds_are_those_of_the_devices(done):

@@ -82,10 +82,31 @@ def test_a_correlation_is_over_runs_and_its_clusters_are_drawn_together():
     kinds = [{"kind": "pearson", "x": "algorithm.lr"}, {"kind": "spearman", "x": "algorithm.lr", "cluster": "seed"}]
     study = asked(seeds=4, analysis=kinds)
     pearson, spearman = analysed(study, ran(study, [0.5, 0.52, 0.54, 0.56, 0.7, 0.72, 0.74, None]), aims())
-    assert (pearson["n"], pearson["clusters"], pearson["missing"]) == (7, 7, 1)
+    assert (pearson["n"], pearson["clusters"], pearson["missing"]) == (7, 4, 1), "both arms of a seed have one fleet"
     assert pearson["r"] > 0.9 and pearson["low"] < pearson["r"] <= pearson["high"]
     assert (spearman["clusters"], spearman["method"]) == (4, "spearman")
     assert pearson["points"][0] == {"x": 0.05, "y": 0.5, "arm": A, "seed": 0}
+
+
+def test_whole_fleets_are_redrawn_unless_another_cluster_is_named():
+    def clustered(accuracies, **more):
+        study = asked(**more)
+        found = analysed(study, ran(study, accuracies), aims())[0]
+        return found["cluster"], found["clusters"]
+
+    rising = [0.5 + 0.01 * i for i in range(8)]
+    one = [{"kind": "pearson", "x": "algorithm.lr"}]
+    crossed = {"algorithm.lr": [0.05, 0.1], "seeds.fleet": [7, 8]}
+    assert clustered(rising, seeds=4, analysis=one) == ("seeds.fleet", 4)
+    assert clustered(rising, seeds=2, grid=crossed, analysis=one) == ("seeds.fleet", 2)
+    named = [{**one[0], "cluster": "seeds.training"}]
+    assert clustered(rising, seeds=4, grid={**crossed, "seeds.fleet": [7]}, analysis=named) == ("seeds.training", 4)
+    alone = {
+        "algorithm.lr": [0.05, 0.1],
+        "seeds.fleet": [7],
+    }  # one fleet for all: runs are told apart by what else is drawn
+    assert clustered(rising, seeds=4, grid=alone, analysis=one) == (None, 8)
+    assert clustered(rising[:4], seeds=4, grid={"algorithm.lr": [0.05]}, analysis=[{**one[0], "x": "bytes_up"}])[1] == 4
 
 
 def test_a_paired_test_of_another_measure():

@@ -24,6 +24,7 @@ def test_names(cells):
     assert quantity(one, "arm", aims()) == "algorithm.lr=0.1"
     assert quantity(one, "bytes", aims()) == 3000.0
     assert quantity(one, "stop.nothing.here", aims()) is None
+    assert [quantity(one, f"seeds.{part}", aims()) for part in ("fleet", "data", "training", "flet")] == [0, 0, 0, None]
     hard = aims(hardness=lambda spec, name: (spec.algorithm["lr"], name))
     assert quantity(one, "measure.DevMC-R", hard) == (0.1, "DevMC-R")
 

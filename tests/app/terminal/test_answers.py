@@ -32,6 +32,11 @@ def test_remarks_are_lines_of_json_where_logs_are_asked_for_so(capsys):
     before = LOG_LINES.set(True)
     say("WARNING: too few")
     say("listening")
+    say("no such task", "error")
     LOG_LINES.reset(before)
     said = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert said == [{"level": "warning", "message": "too few"}, {"level": "info", "message": "listening"}]
+    assert [(one["level"], one["message"]) for one in said] == [
+        ("warning", "too few"),
+        ("info", "listening"),
+        ("error", "no such task"),
+    ]

@@ -32,6 +32,13 @@ def test_a_prediction_is_said_with_its_band_and_what_it_cannot_see():
     assert "failed rounds" not in shown_prediction(ANSWER | {"failed_rounds": {}})
 
 
+def test_where_no_model_will_be_made_no_accuracy_is_claimed():
+    said = shown_prediction(ANSWER | {"commits": {"value": 0.0, "low": 0.0, "high": 0.0}})
+    assert said.startswith("no model will be made: none of 100 rounds in 2.0 h of virtual time will end with one")
+    assert "accuracy 80.0 %" not in said and "on the way" not in said and "class clock" not in said
+    assert "failed rounds: 10 (10 x too few)" in said and "Nobody will be left out." in said
+
+
 def test_a_sweep_is_an_aligned_table():
     rows = [
         {
@@ -54,3 +61,4 @@ def test_a_sweep_is_an_aligned_table():
     said = shown_sweep({"key": "pace.seconds", "rows": rows, "target": 0.8, "seconds": 1.0, "sentence": "So it is."})
     head, first, second, *_, last = said.splitlines()
     assert len(head) == len(first) == len(second) and last == "So it is." and " - " in first and "1.5 min" in second
+    assert "no model" in first and "10.0 %" not in first

@@ -237,5 +237,7 @@ def test_a_run_is_tracked_while_it_goes_on_and_logged_as_lines_of_json(fedfleet,
     assert next(line["event"] for line in logged if "event" in line) == "begun" and {"level"} <= logged[-1].keys()
     tracked = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["event"] for line in tracked].count("round") == 2 and tracked[-1]["event"] == "ended"
+    code, _, err = fedfleet("run", spec, "algorithm.lr=inf", "--log-json")
+    assert code == 2 and json.loads(err)["level"] == "error"
     refused(fedfleet("run", spec, "--out", tmp_path / "new", "--track", "jsnl:x"), "did you mean 'jsonl'")
     assert not (tmp_path / "new").exists()

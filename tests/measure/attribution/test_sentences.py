@@ -16,7 +16,7 @@ def test_every_cause_has_its_words():
     assert set(MEANINGS) == set(CAUSES)
     for cause in CAUSES:
         said = sentence(books(({cause: 3.0}, "too few" if cause == "failed" else "")))
-        assert said.endswith(".") and said.count(".") == 1
+        assert said.endswith(".") and said.count(".") == 1 and not said[0].islower()
 
 
 def test_the_largest_cause_with_those_behind_it():

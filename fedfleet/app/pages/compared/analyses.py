@@ -15,6 +15,7 @@ from fedfleet.app.pages.compared.rows import Head, html_table
 from fedfleet.app.pages.compared.words import capital, chance, points, time
 from fedfleet.app.pages.times import even
 from fedfleet.app.terminal.text import percent, size
+from fedfleet.measure.statistics.correlation import FEWEST
 
 Answer = Mapping[str, Any]
 _NAMES = {
@@ -117,8 +118,9 @@ def _together(found: Answer, colours: Mapping[str, int]) -> str:
     whose = f"{found['n']} runs" + (
         f" of {found['clusters']} clusters ({found['cluster']})" if found.get("cluster") else ""
     )
+    few = f", which needs {FEWEST} clusters at least" if found["clusters"] < FEWEST else ""
     between = (
-        "no interval"
+        f"no interval{few}"
         if found["low"] is None
         else f"95 % interval {found['low']:.2f} to {found['high']:.2f}, by redrawing"
     )
@@ -188,10 +190,16 @@ def _tests(found: Answer) -> str:
     heads = [
         Head("arm"), Head(f"difference to {found['baseline']}", "Of the means over common seeds, with its 95 % interval."),
         Head("p", "How often chance alone would make such a difference."), Head("p, corrected", "Holm's correction for the number of comparisons."),
-        Head("common seeds"),
+        Head("in common", "What both arms were run with; where seeds share fleets, data or trainings, the test is of those."),
     ]  # fmt: skip
     rows = [
-        [escape(str(r["arm"])), difference(name, r), escape(chance(r["p"])), escape(chance(r["p_holm"])), str(r["n"])]
+        [
+            escape(str(r["arm"])),
+            difference(name, r),
+            escape(chance(r["p"])),
+            escape(chance(r["p_holm"])),
+            f"{r['n']} {r.get('unit', 'seeds')}",
+        ]
         for r in found["table"]
     ]
     return html_table(heads, rows)

@@ -135,7 +135,9 @@ def _hardness(look: Look) -> Hardness | None:
     if not rounds or not look.samples:
         return None
     try:
-        found = hardness(load_spec(look.out / "spec.toml"), look.samples, rounds, seeds=1)
+        spec = load_spec(look.out / "spec.toml")
+        size = None if spec.world["model_bytes"] else look.model_bytes
+        found = hardness(spec, look.samples, rounds, seeds=1, model_bytes=size)
     except FedFleetError:
         return None
     return found if found.measures else None

@@ -32,7 +32,7 @@ REPORT = "report.html"
 class Look:
     """One run. Accuracy is a step: from seconds[i] on it is accuracy[i].
 
-    `first` is when it made its first model, `samples` what a task of a usual person trains on. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
+    `first` is when it made its first model, `samples` what a task of a usual person trains on, `model_bytes` what it loads first. `used` and `late` count each person's reports that entered a model, and those that were asked for and did not; `causes` are the
     seconds by what the server waited for, real ones if it was `served`. `link` leads from the page to the run's report; empty where there is none.
     """
 
@@ -51,6 +51,7 @@ class Look:
     late: Ints
     causes: Mapping[str, float]
     served: bool = False
+    model_bytes: float = 0.0
 
     def accuracy_at(self, seconds: float) -> float | None:
         """Accuracy of the last model that was tried by then; None while no model had been made."""
@@ -107,6 +108,7 @@ def look(folder: Path, page: Path, *, seed: str = "", explained: bool = True) ->
         samples=_usual_samples(tasks),
         used=contributions(tasks, clients), late=np.bincount(over, minlength=clients),
         causes=_causes(folder, spec, events) if explained else {}, served=is_served(folder),
+        model_bytes=float(tasks.bytes_down.max(initial=0.0)),
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from fedfleet.app.pages.charts.drawing import both, figure
 from fedfleet.app.pages.run.facts import Facts
 from fedfleet.app.pages.run.words import duration, per_cent
 from fedfleet.app.pages.times import plain
+from fedfleet.app.terminal.text import size
 
 _LOOKS = {"Dev": "devices alone", "Stat": "reachability alone", "Inter": "both together"}
 
@@ -68,7 +69,7 @@ def hard_section(f: Facts) -> list[str]:
     if seen is not None:
         rows.append(Bar("What the run saw", [Part(seen, f"a{f.colour}")], _said(seen, by_share=by_share)))
     s = h.settings
-    under = f"{s.k} at a time, {s.rounds:,} rounds, {s.size_kb / 1000:,.0f} MB each way, {s.samples:,.0f} samples a task, a pause of {duration(s.t_break_asked)}"
+    under = f"{s.k} at a time, {s.rounds:,} rounds, {size(1000 * s.size_kb)} each way, {s.samples:,.0f} samples a task, a pause of {duration(s.t_break_asked)}"
     title = (
         f"Deadline of {duration(s.deadline)}: fair work that gets through"
         if by_share

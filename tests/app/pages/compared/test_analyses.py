@@ -58,7 +58,9 @@ def test_a_correlation_is_said_with_its_interval_and_drawn(kind):
     page = analysis(found, {"a": 2})
     assert "is 0.93 (95 % interval 0.80 to 0.97, by redrawing; 5 runs of 2 clusters (seeds.fleet))" in page
     assert page.count("<circle") == 10 and "a2 see" in page
-    assert "no interval" in analysis({**found, "low": None, "high": None}, {})
+    none = {**found, "low": None, "high": None}
+    assert "no interval, which needs 4 clusters at least;" in analysis(none, {})
+    assert "(no interval;" in analysis({**none, "clusters": 4}, {}), "most of what is redrawn has no r"
 
 
 def test_times_count_those_who_never_got_there():
@@ -82,6 +84,15 @@ def test_paired_tests_are_in_points():
     row = {"arm": "b", "difference": -0.1, "low": -0.2, "high": 0.01, "p": 0.0004, "p_holm": 0.03, "n": 4}
     page = analysis({"kind": "paired_test", "title": "t", "metric": "accuracy", "baseline": "a", "table": [row]}, {})
     assert "-10.0\u00a0points" in page and "&lt; 0.001" in page and "0.03" in page
+    assert ">4 seeds<" in page
+    few = {
+        "kind": "paired_test",
+        "title": "t",
+        "metric": "accuracy",
+        "baseline": "a",
+        "table": [{**row, "unit": "fleets"}],
+    }
+    assert ">4 fleets<" in analysis(few, {}), "the test is of fleets where seeds share them"
     assert difference("accuracy", {"difference": None}) == "no common seeds"
 
 

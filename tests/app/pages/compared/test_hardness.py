@@ -63,6 +63,14 @@ def test_a_group_whose_sides_have_several_deadlines_names_them(looks):
     assert "How hard is this fleet?" in how_hard(sides)
 
 
+def test_without_a_named_size_the_model_is_as_large_as_what_travelled(tmp_path):
+    world = {key: value for key, value in SPEC["world"].items() if key != "model_bytes"}
+    bare = look(perform(resolve({**SPEC, "world": world}, "x"), tmp_path / "run").out, tmp_path / "p.html")
+    assert bare.model_bytes == 2600.0, "650 weights of 4 bytes"
+    (found,) = measured([side("bare", bare)], "deadline")
+    assert found.plain["InterMC"] > 0.4 and "How hard is this fleet?" in how_hard([side("bare", bare)])
+
+
 def test_what_a_run_saw_counts_nobody_beyond_an_equal_share():
     # 2 asked in 4 rounds of 4 people: a fair share is 2 reports each
     assert seen_share(made(used=(8, 0, 0, 0))) == 2 / 8 and seen_share(made(used=(2, 2, 2, 2))) == 1.0
