@@ -1,15 +1,25 @@
 """Pages of several runs in a browser: comparison, study and demo, in light and dark, wide and on a phone."""
 
+from html import escape
+
 import pytest
 
 from fedfleet.app.comparing.answering import compare
+from fedfleet.app.pages.compared.checking import how_to_check
+from fedfleet.app.pages.compared.curves import accuracy_figure
+from fedfleet.app.pages.compared.participation import who_took_part
+from fedfleet.app.pages.compared.rows import Head, html_table
+from fedfleet.app.pages.compared.timing import where_time_went
+from fedfleet.app.pages.compared.verdicts import verdict_list
 from fedfleet.app.pages.comparison import write_comparison
 from fedfleet.app.pages.demo import write_demo
+from fedfleet.app.pages.html import page
 from fedfleet.app.pages.study import write_study
 from fedfleet.app.studies.answering import study
 from fedfleet.app.studies.file import study_of
 from fedfleet.app.studies.running import Means
 from tests.app.demo.doing import demo_of
+from tests.app.pages.compared.looks import side
 from tests.app.pages.test_comparison import runs
 from tests.app.pages.test_study import TABLE
 
@@ -67,3 +77,26 @@ def test_folded_parts_open(look, runs, tmp_path):
     for fold in sight.page.locator("summary").all():
         fold.click()
     assert sight.faults() == []
+
+
+def test_names_that_never_break_stay_on_the_page(look, tmp_path):
+    sides = [side("x" * 90), side("waiting <b> & " * 6), side("a")]
+    heads = [
+        Head("run"),
+        *(Head(word) for word in ("accuracy", "worst tenth", "total time", "never took part", "traffic")),
+    ]
+    body = [
+        verdict_list({"": ((), None)}, sides, None), accuracy_figure(sides[:1], target=0.95), accuracy_figure(sides),
+        html_table(heads, [[escape(one.name), *["1,234 of 5,678"] * 5] for one in sides]),
+        where_time_went(sides), who_took_part(sides), how_to_check([one.name for one in sides], {"seed": [1, 2, 3]}, [], []),
+    ]  # fmt: skip
+    path = tmp_path / "long.html"
+    path.write_text(page("long", body))
+    assert seen(look, path) == {}
+    for width in (390, 1100):
+        sight = look(path, width=width)
+        sight.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        assert sight.faults() + sight.crowded() == []
+        assert not sight.page.evaluate(
+            "[...document.querySelectorAll('main p, td, li')].some(e => e.scrollWidth > e.clientWidth + 1 && e.clientWidth)"
+        )

@@ -19,6 +19,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.measure.montecarlo.settings import Settings
 
 _MOST_SEEDS = 10_000
+_WITH_FILES = {"until_se", "only", "against", "page", "picture"}  # what only files of a fleet are asked
 
 
 def measure(
@@ -123,7 +124,13 @@ def _text(path: str | Path | None) -> str | None:
 
 
 def both_given(name: str) -> str:
-    """What is said of a setting beside a spec that has it already."""
+    """What is said of a setting beside a spec: that has it already, or has no use for it.
+
+    >>> both_given("--picture")
+    '--picture goes with files of devices and states, not with a spec; leave one of the two out'
+    """
+    if name.strip("-").replace("-", "_") in _WITH_FILES:
+        return f"{name} goes with files of devices and states, not with a spec; leave one of the two out"
     cure = "override the spec with KEY=VALUE, or leave the spec out"
     return f"{name} and a spec were both given, and the spec says it already; {cure}"
 

@@ -10,6 +10,7 @@ from fedfleet.app.comparing.record import Arm, Compared, clock_of
 
 _LONGEST = 40  # characters of a value in a name
 _LENGTHY = 60  # characters: specs that differ in so much are told apart by what people called the runs
+_WHOLE = 1e9  # whole numbers below are written without a point: seconds 60
 _ALL = "all runs"
 _MADE = "runtime.use"  # no key of a spec: whether a run was served or simulated
 
@@ -110,6 +111,8 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
     >>> arm_names([{"pace.use": "readiness", "pace.seconds": None}, {"pace.use": "deadline", "pace.seconds": 60.0}])
     ['readiness', 'deadline']
+    >>> arm_names([{"pace.use": u, "pace.seconds": s} for u, s in (("readiness", None), ("deadline", 60.0), ("deadline", 90.0))])
+    ['readiness', 'deadline, seconds 60', 'deadline, seconds 90']
     >>> arm_names([{"algorithm.lr": 0.1}, {"algorithm.lr": 0.5}])
     ['lr 0.1', 'lr 0.5']
     """
@@ -117,19 +120,35 @@ def arm_names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [_ALL] * len(rows)
     chosen, apart = list[str](), 1
     for key in sorted(rows[0], key=lambda k: not k.endswith(".use")):
-        now = len({json.dumps([row[k] for k in (*chosen, key)], default=str) for row in rows})
-        if now > apart:
+        if (now := _told_apart(rows, [*chosen, key])) > apart:
             chosen, apart = [*chosen, key], now
+    for key in [k for k in chosen if not k.endswith(".use")]:  # what a later number tells too need not be said
+        fewer = [k for k in chosen if k != key]
+        chosen = fewer if _told_apart(rows, fewer) == apart else chosen
     ends = [key.rsplit(".", 1)[-1] for key in chosen]
     short = {key: end if ends.count(end) == 1 else key for key, end in zip(chosen, ends, strict=True)}
-    names = [", ".join(_word(key, short[key], row[key]) for key in chosen) for row in rows]
+    names = [
+        ", ".join(_word(key, short[key], row[key]) for key in chosen if not _follows(key, row, chosen)) for row in rows
+    ]
     # Long values that are cut may end alike.
     return names if len(set(names)) == len(names) else [f"{name} #{i + 1}" for i, name in enumerate(names)]
+
+
+def _told_apart(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> int:
+    """How many of these arms differ in these keys."""
+    return len({json.dumps([row[k] for k in keys], default=str) for row in rows})
+
+
+def _follows(key: str, row: Mapping[str, Any], chosen: Sequence[str]) -> bool:
+    """Whether a part that is named already says that there is no such number: who waits for all has no deadline."""
+    part = f"{key.rpartition('.')[0]}.use"
+    return row[key] is None and part != key and part in chosen and row[part] is not None
 
 
 def _word(key: str, short: str, value: Any) -> str:
     if value is None:
         return f"no {key.removesuffix('.use') if key.endswith('.use') else short}"
-    said = str(value) if isinstance(value, str | float) else json.dumps(value, default=str)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < _WHOLE
+    said = f"{value:.0f}" if whole else str(value) if isinstance(value, str | float) else json.dumps(value, default=str)
     said = said if len(said) <= _LONGEST else f"{said[: _LONGEST - 2]}.."
     return said if key.endswith(".use") else f"{short} {said}"

@@ -238,7 +238,7 @@ def caveats(arms: Sequence[Arm], each: Sequence[Arm], at_end: Moment, at_equal: 
     said += _shared(each)
     said += _entangled(arms)
     said += _noise(at_end)
-    if at_equal is not None and len(at_end.pairs) > 1:
+    if at_equal is not None and len(at_end.pairs) > 1 and any(pair.p is not None for pair in at_end.pairs):
         said.append(f"p values are Holm's, for {len(at_end.pairs)} comparisons with the arm that leads")
     return said
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from fedfleet.app.pages.run.words import as_people
 from fedfleet.core.events import (
     CandidatesSeen,
     Evaluated,
@@ -217,12 +218,13 @@ class Seen:
         self._gathered = []
 
     def _failed(self, event: RoundFailed) -> None:
-        self.failed[event.reason] += 1
+        reason = as_people(event.reason)
+        self.failed[reason] += 1
         for task in self._waiting:
             self._end(task, WASTED, reason="its round failed")
         self._waiting.clear()
-        self._close(event.round, -1, reason=event.reason)
-        self.faults.append(Fault(event.round, None, f"the round failed: {event.reason}", grave=True))
+        self._close(event.round, -1, reason=reason)
+        self.faults.append(Fault(event.round, None, f"the round failed: {reason}", grave=True))
 
     def _close(self, number: int, how: int, used: int = 0, reason: str = "") -> None:
         found = next((r for r in reversed(self.rounds) if r.number <= number), None)

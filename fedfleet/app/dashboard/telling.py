@@ -73,13 +73,16 @@ def _where(run: Glance, seen: Seen) -> str:
     if run.status == RUNNING:
         return f"Round {number:,}{of} after {span(seen.time)} of {clock} time"
     if seen.ended:
-        return f"Ended after {seen.commits:,} models and {span(seen.time)} of {clock} time ({_ENDS.get(seen.ended, seen.ended)})"
+        made = f"{seen.commits:,} {'model' if seen.commits == 1 else 'models'}"
+        return f"Ended after {made} and {span(seen.time)} of {clock} time ({_ENDS.get(seen.ended, seen.ended)})"
     return f"Stopped in round {number:,}{of} after {span(seen.time)} of {clock} time"
 
 
 def _how_good(seen: Seen, other: Repeated | None) -> str:
     if not seen.scores:
         return "not judged yet."
+    if not seen.commits:
+        return f"no model yet: the first weights are {share(seen.scores[-1].accuracy)} accurate."
     first = f"{share(seen.scores[-1].accuracy)} accurate."
     if other is None or other.run.accuracy is None:
         return first
@@ -115,7 +118,8 @@ def figures(seen: Seen, online: int | None = None) -> list[tuple[str, str]]:
     """The six numbers that one looks at first, each with what it means; `online`: how many devices a server has now."""
     score = seen.scores[-1] if seen.scores else None
     over = sum(seen.counts[fate] for fate in (USED, LATE, LOST, REFUSED, WASTED))
-    give = "accuracy" if score is None else f"accuracy, ±{100 * score.give:.0f} by the size of the test set"
+    what = "accuracy" if seen.commits or score is None else "accuracy of the first weights"
+    give = what if score is None else f"{what}, ±{100 * score.give:.0f} by the size of the test set"
     moved = seen.bytes_down + seen.bytes_up
     return [
         ("-" if score is None else share(score.accuracy, 1), give),

@@ -95,3 +95,14 @@ def test_specs_that_differ_in_very_much_are_called_as_people_called_their_runs()
         return [arm.name for arm in arms([run(*row, wide) for row in rows])]
 
     assert names(3) == ["aaa, ccc", "bbb, ccc", "bbb, ddd"] and names(38) == ["slow", "quick", "odd"]
+
+
+def test_names_say_no_number_that_another_tells_too_nor_one_that_a_part_has_not():
+    rows = [
+        {"pace.use": "deadline", "pace.cohort": 10, "pace.seconds": 60.0},
+        {"pace.use": "deadline", "pace.cohort": 10, "pace.seconds": 120.0},
+        {"pace.use": "deadline", "pace.cohort": 20, "pace.seconds": 600.0},
+        {"pace.use": "buffered", "pace.cohort": None, "pace.seconds": None},
+    ]
+    assert arm_names(rows) == ["deadline, seconds 60", "deadline, seconds 120", "deadline, seconds 600", "buffered"]
+    assert arm_names([{"algorithm.lr": None}, {"algorithm.lr": 1.5}]) == ["no lr", "lr 1.5"]

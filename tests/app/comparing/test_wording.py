@@ -146,3 +146,11 @@ def test_where_all_were_served_time_is_real():
     one = waiting(1, (9.0, 0.5))
     twice = [real(one, model="m"), real(real(one), model="m", digest="another")]
     assert "their journals differ as real clocks do; they end with the same model" in verdict(arms(twice)).sentence
+
+
+def test_one_seed_has_no_p_value_to_correct():
+    assert not any("Holm" in said for said in verdict(arms(CASES["many arms"])).caveats)
+    several = [
+        made(s, ((9.0, 0.1 * i + s / 99),), name=f"{i}-{s}", algorithm={"lr": i}) for i in range(1, 4) for s in SEEDS
+    ]
+    assert any("Holm" in said for said in verdict(arms(several)).caveats)

@@ -1,12 +1,13 @@
 """What a run is known by while it goes on agrees with what is measured of it at the end."""
 
 import math
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.app.dashboard.facts import BACK, LATE, LOST, REFUSED, USED, WORKING, Seen, device_states, seen
-from fedfleet.core.events import TasksSpent
+from fedfleet.core.events import RoundFailed, TasksSpent
 from fedfleet.measure.summary import summary
 from tests.app.dashboard.runs import END, STORY, floats, ints
 
@@ -67,3 +68,14 @@ def test_on_a_real_network_nobody_says_why_no_report_came():
     unknown = TasksSpent(120.0, ints(2), ints(3), {"compute": floats(math.nan), "bytes_down": floats(math.nan)})
     run = seen([*STORY[:6], unknown])
     assert run.turns[2].reason == "no report came" and run.why_late == {"no report came": 1}
+
+
+def test_why_a_round_failed_is_said_as_in_reports():
+    few = [
+        replace(e, reason="0 of at least 1 reports arrived") if isinstance(e, RoundFailed) else e
+        for e in [*STORY, *END]
+    ]
+    found = seen(few)
+    assert list(found.failed) == ["no report came in time"] and found.faults[-1].words.endswith(
+        "no report came in time"
+    )

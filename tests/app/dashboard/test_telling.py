@@ -53,7 +53,7 @@ def test_how_a_run_stands(tmp_path):
     assert first == "Round 2 of 4 after 2.7 min of virtual time"
     assert strong == "60 % accurate. At this time before (pace.seconds = 120) stood at 60 %."
     assert rest.startswith("2 of 8 people are in the model; one of the three who were asked has not come back yet.")
-    assert "Ended after 1 models" in standing(found["before"], seen([*STORY, *END]), None)[0]
+    assert "Ended after 1 model and" in standing(found["before"], seen([*STORY, *END]), None)[0]
     assert "getting ready" in standing(now, seen(STORY[:1]), None)[0]
     assert progress(now) == 0.25 and progress(found["before"]) == 1.0
 
@@ -90,3 +90,10 @@ def test_the_history_of_a_device():
         (1, "0 s", "40 s", "used", "100 B / 30 B"),
     ]
     assert history(seen(STORY), 7) == []
+
+
+def test_a_run_without_a_model_is_not_called_accurate(tmp_path):
+    found = runs(tmp_path)["before"]
+    none = replace(seen([*STORY, *END]), commits=0)
+    assert standing(found, none, None)[1] == "no model yet: the first weights are 60 % accurate."
+    assert figures(none)[0][1].startswith("accuracy of the first weights, ±")

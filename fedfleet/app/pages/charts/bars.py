@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, text
-from fedfleet.app.pages.charts.labels import cut, width_of
+from fedfleet.app.pages.charts.labels import cut, cut_apart, width_of
 
 _BAR = 17.0
 _NAMES = 0.34  # of the sheet: the most that names beside bars may take
@@ -44,8 +44,8 @@ def bars(rows: Sequence[Bar], sheet: Sheet, *, beside: bool = False, most: float
     tail = max((width_of(row.said, strong=True) for row in rows), default=0.0)
     room = sheet.width - left - (tail + 10 if tail else 0.0)
     found, y = list[str](), 0.0
-    for row in rows:
-        found += [text(0, y + 13, cut(row.name, left - 8, strong=True), _kind(row))] if left else _above(row, y, sheet)
+    for row, name in zip(rows, cut_apart([row.name for row in rows], left - 8, strong=True), strict=True):
+        found += [text(0, y + 13, name, _kind(row))] if left else _above(row, y, sheet)
         top = y if left else y + 19
         found += _bar(row, left, top, room / longest, sheet)
         below = row.note if sheet.slim and not left else ""

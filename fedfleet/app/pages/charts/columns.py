@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import Scale, above, left_axis, numbers, room_for
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, line, text
-from fedfleet.app.pages.charts.labels import ROW, cut, width_of
+from fedfleet.app.pages.charts.labels import ROW, cut_apart, width_of
 from fedfleet.core.records import Ints
 
 MOST = 400  # columns of one panel: beyond that one stands for several people
@@ -71,13 +71,14 @@ def columns(
     left = room_for(marks)
     width = (sheet.width - left - (across - 1) * _GAP) / across
     found, y = list[str](), 0.0
+    names = cut_apart([panel.name for panel in panels], width + _GAP / 2, strong=True)
     for start in range(0, len(panels), across):
         row, tallest = panels[start : start + across], 0.0
         for i, panel in enumerate(row):
             at = left + i * (width + _GAP)
             head = 20.0 if panel.name else 8.0
             scale = Scale(0.0, high, y + head + height, y + head)
-            found.append(text(at, y + 13, cut(panel.name, width + _GAP / 2, strong=True), f"t{panel.colour}"))
+            found.append(text(at, y + 13, names[start + i], f"t{panel.colour}"))
             found += left_axis(scale, marks if i == 0 else [("", value) for _, value in marks], at, at + width)
             found += _panel(panel, at, width, scale, sheet)
             if ref:

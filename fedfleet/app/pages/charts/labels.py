@@ -32,6 +32,27 @@ def cut(said: str, room: float, *, strong: bool = False) -> str:
     return f"{said}.."
 
 
+def cut_apart(names: Sequence[str], room: float, *, strong: bool = False) -> list[str]:
+    """Names cut to this room; where two would then read alike, all that are too long lose their middles instead.
+
+    >>> cut_apart(["a deadline of 60 s", "a deadline of 90 s"], 90.0)
+    ['a deadl..f 60 s', 'a deadl..f 90 s']
+    """
+    found = [cut(name, room, strong=strong) for name in names]
+    if len(set(found)) == len(set(names)):
+        return found
+    return [_without_middle(name, room, strong=strong) for name in names]
+
+
+def _without_middle(said: str, room: float, *, strong: bool) -> str:
+    if width_of(said, strong=strong) <= room:
+        return said
+    head, tail = said[: -(-len(said) // 2)], said[-(-len(said) // 2) :]
+    while head and tail and width_of(f"{head}..{tail}", strong=strong) > room:
+        head, tail = (head[:-1], tail) if len(head) > len(tail) else (head, tail[1:])
+    return f"{head}..{tail}"
+
+
 def apart(places: Sequence[float], gap: float, low: float, high: float) -> list[float]:
     """Places moved as little as need be so that neighbours are `gap` apart, in their order, between the limits.
 

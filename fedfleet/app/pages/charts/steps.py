@@ -98,9 +98,15 @@ def steps(lines: Sequence[Line], sheet: Sheet, plot: Plot = Plot()) -> Drawing: 
 
 def _upwards(lines: Sequence[Line], plot: Plot) -> tuple[float, Ticks]:
     """Where the axis upwards ends, and its ticks."""
-    highest = max((float(np.max(one.high if len(one.high) else one.y)) for one in lines), default=1.0)
+    reached = [float(np.max(one.high if len(one.high) else one.y)) for one in lines if len(one.y)]
+    highest = max([*reached, *(value for value, _ in plot.refs)], default=1.0)  # a line that is named is on the axis
     top = plot.top or min(above(highest), 1.0 if plot.shares else np.inf) or 1.0
     return top, shares(top) if plot.shares else numbers_up_to(top, whole=False)
+
+
+def roof_of(lines: Sequence[Line], plot: Plot) -> float:
+    """Where the axis upwards of such a chart ends, for charts that share it."""
+    return _upwards(lines, plot)[0]
 
 
 def rooms(lines: Sequence[Line], sheet: Sheet, plot: Plot) -> tuple[float, float]:
@@ -134,7 +140,7 @@ def _words(plot: Plot, x: Scale, y: Scale) -> list[str]:
 def _crowded(lines: Sequence[Line], last: float, sheet: Sheet) -> bool:
     """Whether labels at the right would not be on their lines, which end at different times, or would not fit there."""
     wide = max((width_of(one.label, strong=True) for one in lines), default=0.0) + 14
-    return any(float(one.x[-1]) < 0.9 * last for one in lines) or (len(lines) > 1 and wide > _BESIDE * sheet.width)
+    return any(float(one.x[-1]) < 0.9 * last for one in lines) or wide > _BESIDE * sheet.width
 
 
 def _path(one: Line, x: Scale, y: Scale, sheet: Sheet) -> str:

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedfleet.app.pages.charts.drawing import SLIM, WIDE, Drawing, figure, text
-from fedfleet.app.pages.charts.steps import Line, Plot, steps
+from fedfleet.app.pages.charts.labels import cut_apart
+from fedfleet.app.pages.charts.steps import Line, Plot, roof_of, steps
 from fedfleet.app.pages.compared.looking import Look, Side, clock
+from fedfleet.app.pages.compared.standings import foremost
 from fedfleet.app.pages.compared.words import points, time
 from fedfleet.core.records import Floats
 
 MOST = 8  # lines of one chart
 _BANDS = 6  # lines whose seeds are drawn as bands: more would hide each other
+_WIDE, _SLIM = 280.0, 155.0  # pixels of a name on a line
 _POINTS = 400  # of a line
 _NEIGHBOURS = 5  # evaluations of which one seed's line shows the median, where many lines meet
 
@@ -23,16 +26,17 @@ def accuracy_figure(sides: Sequence[Side], *, title: str = "", target: float | N
     tried = [side for side in sides if any(len(look.seconds) for look in side.looks)]
     if not tried:
         return ""
-    drawn = tried[:MOST]
+    drawn = foremost(tried, MOST)
     bands = len(drawn) <= _BANDS
     calm = len(drawn) > 3 and all(len(side.looks) == 1 for side in drawn)
     refs = [(target, f"target: {points(target)}")] if target else []
     passes = clock(drawn)
     title = title or f"Accuracy against {passes}"
-    wide = steps(
-        [curve(side, calm=calm, band=bands) for side in drawn], WIDE, Plot(refs=refs, height=300.0, label=passes)
-    )
-    slim = stacked([_slim(mine, refs, calm=calm, band=bands) for mine in _groups(drawn)])
+    names = cut_apart([side.label for side in drawn], _WIDE, strong=True)
+    lines = [curve(side, name, calm=calm, band=bands) for side, name in zip(drawn, names, strict=True)]
+    wide = steps(lines, WIDE, Plot(refs=refs, height=300.0, label=passes))
+    top = roof_of(lines, Plot(refs=refs))
+    slim = stacked([_slim(mine, refs, top, calm=calm, band=bands) for mine in _groups(drawn)])
     return figure(
         title, _how(drawn, bands=bands), wide, slim, _finding(drawn), note=_note(drawn, len(tried), calm=calm)
     )
@@ -42,11 +46,14 @@ def _groups(sides: Sequence[Side]) -> list[list[Side]]:
     return [[side for side in sides if side.group == group] for group in dict.fromkeys(side.group for side in sides)]
 
 
-def _slim(sides: Sequence[Side], refs: Sequence[tuple[float, str]], *, calm: bool, band: bool) -> tuple[str, Drawing]:
-    """One group on a phone, under its name: fewer lines, shorter labels."""
-    lines = [curve(side, calm=calm, short=True, band=band) for side in sides]
+def _slim(
+    sides: Sequence[Side], refs: Sequence[tuple[float, str]], top: float, *, calm: bool, band: bool
+) -> tuple[str, Drawing]:
+    """One group on a phone, under its name: fewer lines, shorter labels, the axis upwards of all groups."""
+    names = cut_apart([side.name for side in sides], _SLIM, strong=True)
+    lines = [curve(side, name, calm=calm, band=band) for side, name in zip(sides, names, strict=True)]
     return sides[0].group, steps(
-        lines, SLIM, Plot(refs=refs, height=190.0 if sides[0].group else 250.0, label=clock(sides))
+        lines, SLIM, Plot(refs=refs, height=190.0 if sides[0].group else 250.0, label=clock(sides), top=top)
     )
 
 
@@ -61,8 +68,11 @@ def stacked(drawings: Sequence[tuple[str, Drawing]]) -> Drawing:
     return Drawing(SLIM.width, y, marks)
 
 
-def curve(side: Side, *, calm: bool = False, short: bool = False, band: bool = True) -> Line:
-    """The mean of the seeds, with a band from the lowest to the highest if that is wanted; a run that has ended keeps its last model."""
+def curve(side: Side, name: str = "", *, calm: bool = False, band: bool = True) -> Line:
+    """The mean of the seeds, with a band from the lowest to the highest if that is wanted; a run that has ended keeps its last model.
+
+    `name` is what its label calls it; its own if empty.
+    """
     looks = [one for one in side.looks if len(one.seconds)]
     grid = _grid(looks)
     values = np.array([stepped(one, grid, calm=calm) for one in looks])
@@ -71,12 +81,8 @@ def curve(side: Side, *, calm: bool = False, short: bool = False, band: bool = T
     return Line(
         side.label, grid.tolist(), mean.tolist(), side.colour, side.thin,
         low=values.min(0).tolist() if several else (), high=values.max(0).tolist() if several else (),
-        said=f"{_cut(side.name, 22) if short else _cut(side.label, 40)}: {points(float(mean[-1]))} in {time(float(grid[-1]))}",
+        said=f"{name or side.label}: {points(float(mean[-1]))} in {time(float(grid[-1]))}",
     )  # fmt: skip
-
-
-def _cut(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 2]}.."
 
 
 def stepped(look: Look, grid: Floats, *, calm: bool = False) -> Floats:
@@ -120,7 +126,7 @@ def _how(sides: Sequence[Side], *, bands: bool) -> str:
 def _note(drawn: Sequence[Side], tried: int, *, calm: bool) -> str:
     said = "Median of five neighbouring evaluations; the figures are those of the last model." if calm else ""
     if tried > len(drawn):
-        said += f" The first {len(drawn)} of {tried} are drawn; the table below has all."
+        said += f" Drawn are the {len(drawn)} of {tried} that end highest; the table below has all."
     return said.strip()
 
 

@@ -13,13 +13,14 @@ import numpy as np
 from fedfleet.app.fleets.hardness import Hardness, hardness, share_word
 from fedfleet.app.pages.compared.looking import Look, Side
 from fedfleet.app.pages.compared.rows import Head, html_table
-from fedfleet.app.pages.compared.words import capital, points, time
+from fedfleet.app.pages.compared.words import capital, count, points, time
 from fedfleet.app.pages.html import tight
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import FedFleetError
 
 _SEEDS = 3  # runs of a side that are measured
 _MOST = 12  # rows of a table: more would keep the reader of the page waiting
+_SHORT = 20  # letters of a name beside which a table has room in half of the page
 _LOOKS = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
 FAIR = "Each person's reports count up to an equal share of all rounds; everybody, always in time, would come near 100 %, the nearer the more rounds."
 
@@ -38,6 +39,7 @@ class Hard:
     seen: float
     asked: str  # the deadline; empty where a round waits
     ideal: float = 1.0  # the share of an ideal fleet in as many rounds
+    colour: int = 0  # of all its sides; none where these differ
 
 
 def how_hard(sides: Sequence[Side]) -> str:
@@ -62,10 +64,13 @@ def how_hard(sides: Sequence[Side]) -> str:
         tables.append(_table(shares, f"{title}: fair work that gets through", points))
     if waits:
         tables.append(_table(waits, "Waiting for all: how long a round takes", time))
-    parts.append(f'<div class="two">{"".join(tables)}</div>' if len(tables) == 2 else "".join(tables))
+    beside = len(tables) == 2 and max(len(hard.name) for hard in (*shares, *waits)) <= _SHORT
+    parts.append(f'<div class="two">{"".join(tables)}</div>' if beside else "".join(tables))
     parts.append(_verdicts(shares, waits))
+    seeds = min(max(len(hard.side.looks) for hard in (*shares, *waits)), _SEEDS)
+    means = f" Means over the fleets of {count(seeds, 'seed')}." if seeds > 1 else ""
     parts.append(
-        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person. Means over the fleets of up to {_SEEDS} seeds.</p>'
+        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person.{means}</p>'
     )
     return "".join(parts)
 
@@ -78,7 +83,7 @@ def measured(sides: Sequence[Side], pace: str) -> list[Hard]:
             alike.setdefault((side.group, _fleet(side) + _pacing(side)), []).append(side)
     groups = [group for group, _ in alike]
     rows = [
-        _measured(mine, group if group and groups.count(group) == 1 else _joint(mine))
+        _measured(mine, group if group and groups.count(group) == 1 else _joint(mine, len(sides)))
         for (group, _), mine in list(alike.items())[:_MOST]
     ]
     return [row for row in rows if row is not None]
@@ -94,13 +99,16 @@ def _pacing(side: Side) -> str:
     return json.dumps(side.looks[0].table.get("pace", {}), sort_keys=True, default=str)
 
 
-def _joint(sides: Sequence[Side]) -> str:
-    """A name for sides that have the same fleet.
+def _joint(sides: Sequence[Side], of: int) -> str:
+    """A name for sides that have the same fleet, of so many.
 
-    >>> _joint([Side("a", ()), Side("b", ())]), _joint([Side("a", ()), Side("b", ()), Side("c", ())])
-    ('a and b', 'a and 2 more')
+    >>> three = [Side("a", ()), Side("b", ()), Side("c", ())]
+    >>> _joint(three[:2], 2), _joint(three, 4), _joint(three, 3)
+    ('a and b', 'a and 2 more', 'all three arms')
     """
     first, *others = [side.label for side in sides]
+    if len(others) > 1 and len(sides) == of:
+        return f"all {count(of, 'arm')}"
     return f"{first} and {others[0] if len(others) == 1 else f'{len(others)} more'}" if others else first
 
 
@@ -118,7 +126,8 @@ def _measured(sides: Sequence[Side], name: str) -> Hard | None:
         plain["InterMC"], raw["InterMC"] = plain["DevMC"], raw["DevMC"]
     seen = fmean(seen_share(one) if by_share else one.end / max(int(one.metrics["rounds"]), 1) for one, _ in got)
     ideal = fmean(hard.ideal for _, hard in got)
-    return Hard(name, side, plain, raw, seen, time(deadline) if by_share else "", ideal)
+    colour = side.colour if len({one.colour for one in sides}) == 1 else 0
+    return Hard(name, side, plain, raw, seen, time(deadline) if by_share else "", ideal, colour)
 
 
 def _hardness(look: Look) -> Hardness | None:
@@ -146,7 +155,7 @@ def _table(rows: Sequence[Hard], title: str, said: Callable[[float], str]) -> st
     always = "100 %" if said is points else "no wait"
     body = [
         [
-            f'<b class="c{row.side.colour}">{escape(row.name)}</b>',
+            f'<b class="c{row.colour}">{escape(row.name)}</b>',
             *(f'<span title="{n}-{suffix} {row.raw[n]:.4g}">{said(row.plain[n])}</span>' if n in row.plain else always for n in _LOOKS),
             f"<b>{said(row.seen)}</b>",
         ]
@@ -167,9 +176,10 @@ def _verdicts(shares: Sequence[Hard], waits: Sequence[Hard]) -> str:
         worst = hard.plain["InterMC"]
         wait = by_fleet.get((hard.side.group, _fleet(hard.side)))
         also = f" A round that waits for all takes {time(wait.plain['InterMC'])}." if wait else ""
-        told = f"{points(worst)} of the fair work gets through in {hard.asked}, and the runs saw {points(hard.seen)}.{also}"
+        late = ", which use late reports too," if hard.side.looks[0].table["pace"].get("max_staleness") else ""
+        told = f"{points(worst)} of the fair work gets through in {hard.asked}, and the runs{late} saw {points(hard.seen)}.{also}"
         head = f"{hard.name}: {verdict(hard)}"
         items.append(
-            f'<li class="c{hard.side.colour}"><b>{escape(capital(head))}</b><span>{escape(tight(told))}</span></li>'
+            f'<li class="c{hard.colour}"><b>{escape(capital(head))}</b><span>{escape(tight(told))}</span></li>'
         )
     return f'<ul class="verdicts apart">{"".join(items)}</ul>' if items else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -19,6 +20,8 @@ _TOTAL = {
     "real time": "Real time: from the start of the server to its end; while it was down, its clock stood still.",
     "time": "Real time of runs that were served, virtual time of the others: the two are not comparable.",
 }
+_TAG = re.compile("<[^>]*>")
+_LONG = 40  # letters of a row's name that may break
 _IN_A_LINE = 5  # seeds that stay on one line
 
 
@@ -40,7 +43,8 @@ def html_table(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> str:
         return f'<th scope="col"{kind}>{f"<abbr title={_quoted(one.gloss)}>{said}</abbr>" if one.gloss else said}</th>'
 
     def cell(i: int, inside: str) -> str:
-        kind = f' class="{heads[i].kind}"' if heads[i].kind else ""
+        long = not i and len(_TAG.sub("", inside)) > _LONG
+        kind = f' class="{heads[i].kind or "long"}"' if heads[i].kind or long else ""
         label = f" data-h={_quoted(heads[i].said)}" if i and heads[i].said else ""
         return f"<td{kind}{label}>{tight(inside)}</td>"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from fedfleet.app.pages.charts.axes import Scale
 from fedfleet.app.pages.charts.drawing import Drawing, Sheet, both, dot, figure, line, text
-from fedfleet.app.pages.charts.labels import cut, width_of
+from fedfleet.app.pages.charts.labels import cut_apart, width_of
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.words import points, spread
 
@@ -26,6 +26,13 @@ def standing(side: Side, at: float | None) -> list[float]:
     """The accuracy of each seed at that moment, as far as it is known."""
     found = [one.last if at is None else one.accuracy_at(at) for one in side.looks]
     return [value for value in found if value is not None]
+
+
+def foremost(sides: Sequence[Side], most: int) -> list[Side]:
+    """As many sides as there is room for, those that end highest, in the order that all have: the best is never left out."""
+    ends = [sum(found) / len(found) if (found := standing(side, None)) else -1.0 for side in sides]
+    kept = sorted(range(len(sides)), key=lambda i: -ends[i])[:most]
+    return [sides[i] for i in sorted(kept)]
 
 
 def standings(sides: Sequence[Side], sheet: Sheet, at: float | None) -> Drawing:
@@ -63,12 +70,12 @@ def _panel(
     first = next(iter(mine.values()))
     base = top + head + _ROW * len(names)
     found = [text(x.start, top + 13, first.group, f"t{first.colour}")]
-    for value, said in _MARKS:
+    for value, mark in _MARKS:
         found.append(line(x(value), top + head - 4, x(value), base, "grid"))
-        found.append(text(x(value), base + 18, said, anchor="middle"))
-    for i, name in enumerate(names):
+        found.append(text(x(value), base + 18, mark, anchor="middle"))
+    for i, (name, said) in enumerate(zip(names, cut_apart(names, room), strict=True)):
         y = top + head + (i + 0.5) * _ROW
-        found.append(text(0, y + 4, cut(name, room), "ink") if named else "")
+        found.append(text(0, y + 4, said, "ink") if named else "")
         if name in mine:
             found += _seeds(mine[name], x, y, at, sheet)
     return found

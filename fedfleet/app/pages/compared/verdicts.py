@@ -10,7 +10,7 @@ from statistics import fmean
 from fedfleet.app.comparing.record import Arm, Moment, Verdict
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.rows import time_to
-from fedfleet.app.pages.compared.standings import standing
+from fedfleet.app.pages.compared.standings import foremost, standing
 from fedfleet.app.pages.compared.words import capital, count, listed, points, spread, time, times, whole
 from fedfleet.app.pages.html import tight
 
@@ -124,16 +124,15 @@ def verdict_list(judged: Judged, sides: Sequence[Side], target: float | None) ->
     """A verdict for each group, or where there is one group the facts of each side."""
     items = list[str]()
     if len(judged) == 1:
-        for side in sides[:_MOST]:
+        for side in foremost(sides, _MOST):
             items.append(_item(side.colour, _brief(side.name), facts(side, target)))
     for group, (arms, verdict) in list(judged.items())[:_MOST] if len(judged) > 1 else ():
         mine = [side for side in sides if side.group == group]
-        told = " ".join(f"{capital(side.name)}: {facts(side, target)}" for side in mine[:3])
+        told = " ".join(f"{capital(side.name)}: {facts(side, target)}" for side in foremost(mine, 3))
         items.append(_item(mine[0].colour, f"{group}: {finding(arms, verdict)}", told))
-    whole = len(sides) if len(judged) == 1 else len(judged)
-    more = (
-        f'<p class="note">The first {len(items)} of {whole}; the table below has all.</p>' if whole > len(items) else ""
-    )
+    whole, which = (len(sides), "that end highest") if len(judged) == 1 else (len(judged), "that come first")
+    said = f"The {len(items)} of {whole} {which}; the table below has all."
+    more = f'<p class="note">{said}</p>' if whole > len(items) else ""
     return f'<ul class="verdicts">{"".join(items)}</ul>{more}'
 
 
@@ -158,7 +157,11 @@ def facts(side: Side, target: float | None) -> str:
     to = f"; {points(target)} {_when(time_to(side.looks, target))}" if target else ""
     never = fmean(float((one.used == 0).sum()) for one in side.looks)
     people = len(side.looks[0].used)
-    left = "nobody is left out" if never < 0.05 else f"{whole(never)} of {people:,} people never take part"
+    left = (
+        "nobody is left out"
+        if never < 0.05
+        else f"{whole(never)} of {people:,} people never {'takes' if whole(never) == '1' else 'take'} part"
+    )
     return f"{said}{to}; {left}." if people else f"{said}{to}."
 
 

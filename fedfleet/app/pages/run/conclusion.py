@@ -101,7 +101,8 @@ def _held_back(f: Facts) -> str:
     if said:
         return f"What stood in the way: {', and '.join(said)}."
     if f.attribution is not None and f.attribution.causes[UNKNOWN] < f.attribution.virtual_seconds:
-        return as_people(sentence(f.attribution), f.people, f.person)
+        said = as_people(sentence(f.attribution), f.people, f.person)
+        return said[:1].upper() + said[1:]
     return ""
 
 

@@ -13,7 +13,7 @@ from fedfleet.app.pages.charts.dots import Along, Point, dots
 from fedfleet.app.pages.charts.drawing import both, figure
 from fedfleet.app.pages.run.conclusion import usual_reachable
 from fedfleet.app.pages.run.facts import TOOK, Facts
-from fedfleet.app.pages.run.words import duration, per_cent
+from fedfleet.app.pages.run.words import duration, many, per_cent
 from fedfleet.app.pages.times import moments, plain
 from fedfleet.core.records import DROPPED, FOLDED, LOST, Bools, Floats, Ints
 from fedfleet.measure.participation import contributions
@@ -204,6 +204,9 @@ def _durations(f: Facts) -> str:
     if high < _ALIKE * low and not found.least.any():
         took = plain(low) if plain(low) == plain(high) else f"{plain(low)} to {plain(high)}"
         return f"<p>A task took {took}, whoever of {len(found.clients):,} {f.people} it was.</p>"
+    if found.least.all():
+        ended = plain(low) if plain(low) == plain(high) else f"{plain(low)} to {plain(high)}"
+        return f"<p>No task came back; those of {many(len(found.clients), f.person, f.people)} ended after {ended} at the latest.</p>"
     middle, reach = float(np.sqrt(low * high)), max(float(np.sqrt(high / low)) * 1.12, 2.0)
     most = max(int(found.used.max()), 1)
     x = Along(

@@ -42,7 +42,8 @@ def verdict(f: Facts) -> str:
     if name.endswith("-R"):
         word = share_word(h.relative(worst.plain))
         seen = seen_share(f)
-        saw = "" if seen is None else f"; the run saw {per_cent(seen)}"
+        late = ", which uses late reports too," if f.spec.get("pace", {}).get("max_staleness") else ""
+        saw = "" if seen is None else f"; the run{late} saw {per_cent(seen)}"
         return f"This fleet is {word} under a deadline of {duration(h.settings.deadline)}: {per_cent(worst.plain)} of fair work gets through ({looks}){saw}."
     usual = float(np.median(f.tasks.seconds[f.tasks.folded_into > 0])) if (f.tasks.folded_into > 0).any() else 0.0
     word = wait_word(worst.plain / usual if usual else 0.0)

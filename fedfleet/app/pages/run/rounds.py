@@ -10,6 +10,7 @@ import numpy as np
 
 from fedfleet.app.pages.charts.axes import Scale, foot_axis
 from fedfleet.app.pages.charts.drawing import SLIM, WIDE, Drawing, Sheet, abreast, below, box, figure, key, line, text
+from fedfleet.app.pages.charts.labels import width_of
 from fedfleet.app.pages.run.facts import Facts, rounds_of
 from fedfleet.app.pages.run.words import as_people, many
 from fedfleet.app.pages.times import even, plain
@@ -177,6 +178,9 @@ def _after(strand: Strand, r: Anatomy, x: Scale, y: float, f: Facts, last: float
     found = [box(x(last), y, x(inside) - x(last), 10, "aw")]
     if whole > x.high:
         said = f"{plain(whole)} →" if math.isfinite(whole) else "never →"
+        wide = width_of(said) + 6
+        if x.end - x(last) < wide:  # words stand on the pale of what was still needed, not on the bar
+            found.append(box(x.end - wide, y, wide, 10, "aw"))
         found.append(text(x.end, y + 9.5, said, "ink", "end"))
     return found
 

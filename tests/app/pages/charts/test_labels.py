@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedfleet.app.pages.charts.labels import Flag, apart, flags, width_of
+from fedfleet.app.pages.charts.labels import Flag, apart, cut_apart, flags, width_of
 
 
 @given(st.lists(st.floats(0, 300), max_size=12))
@@ -65,3 +65,15 @@ def test_nothing_to_label():
 
 def test_wide_words_are_wider():
     assert width_of("") == 0 and width_of("mild", strong=True) > width_of("mild") > width_of("il")
+
+
+@given(st.text("abcdefgh, ", max_size=80), st.text("klm ", max_size=3), st.floats(60, 400), st.booleans())
+def test_names_that_differ_at_their_ends_only_still_differ_when_they_are_cut(begin, end, room, strong):
+    names = [f"{begin}{n}{end}" for n in ("1", "2", "3")]
+    found = cut_apart(names, room, strong=strong)
+    assert len(set(found)) == 3 and all(width_of(said, strong=strong) <= room for said in found)
+
+
+def test_names_that_differ_at_once_are_cut_at_their_ends():
+    names = ["mild, a deadline of a minute", "severe, a deadline of a minute"]
+    assert all(said.endswith("..") for said in cut_apart(names, 90.0)) and cut_apart(names, 900.0) == names

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from fedfleet.app.pages.charts.drawing import SLIM, WIDE
-from fedfleet.app.pages.charts.steps import MOST, Line, Plot, rooms, steps, thinned
+from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.steps import MOST, Line, Plot, roof_of, rooms, steps, thinned
 
 
 def drawn(lines, sheet=WIDE, plot=None):
@@ -76,3 +77,18 @@ def test_plain_numbers_have_no_per_cent():
 
 def test_a_name_is_text_and_no_markup():
     assert "<script" not in drawn([Line("<script>alert(1)</script> & co", [0, 10], [0.1, 0.5])])
+
+
+@pytest.mark.parametrize("sheet", [WIDE, SLIM])
+def test_a_label_that_is_wider_than_the_room_beside_its_line_stands_on_the_sheet(sheet):
+    (found,) = re.findall(
+        r'<text x="([\d.]+)"[^>]*class="t1[^"]*"([^>]*)>([^<]+)', drawn([Line("m" * 22, [0, 9], [0.2, 0.5])], sheet)
+    )
+    wide = width_of(found[2], strong=True)
+    end = float(found[0]) if "end" in found[1] else float(found[0]) + wide
+    assert end - wide >= -1 and end <= sheet.width + 1
+
+
+def test_a_reference_above_all_lines_is_on_the_axis_and_charts_can_share_their_roof():
+    low, high, target = Line("a", [0, 9], [0.1, 0.2]), Line("b", [0, 9], [0.1, 0.7]), Plot(refs=[(0.9, "target")])
+    assert roof_of([low], Plot()) < roof_of([low, high], Plot()) < roof_of([low], target) == 1.0

@@ -60,3 +60,15 @@ def test_the_axis_is_named_by_the_clock():
     assert "Accuracy against virtual time" in accuracy_figure([virtual])
     assert "Accuracy against real time" in accuracy_figure([real]) and "virtual" not in accuracy_figure([real])
     assert "Time is real in runs that were served, virtual in the others." in accuracy_figure([virtual, real])
+
+
+def test_of_more_lines_than_can_be_drawn_the_best_is_drawn():
+    sides = [side(f"arm {i}", made([0.1, 0.05 * i])) for i in range(1, 13)]
+    page = accuracy_figure(sides)
+    assert "arm 12: 60 %" in page and "arm 4:" not in page and "the 8 of 12 that end highest" in page
+
+
+def test_long_names_on_lines_keep_what_tells_them_apart():
+    sides = [side(f"fedavg with momentum and a deadline of {s} s", made([0.1, 0.5])) for s in (60, 90)]
+    page = accuracy_figure(sides).partition("aria-label")[2]
+    assert all(page.count(f"{s} s: 50 %") >= 2 for s in (60, 90)), "wide and slim"

@@ -1,5 +1,7 @@
 """How hard fleets are under the pacing of their own runs."""
 
+from dataclasses import replace
+
 import pytest
 
 from fedfleet.app.pages.compared.hardness import how_hard, measured, seen_share, verdict
@@ -76,3 +78,22 @@ def test_what_a_run_saw_counts_nobody_beyond_an_equal_share():
 
 def test_other_pacings_have_no_section():
     assert how_hard([side("a", made(table={"pace": {"use": "buffered"}}))]) == ""
+
+
+def test_a_row_of_several_arms_has_no_arms_colour_and_all_have_one_name(looks):
+    sides = [side(name, looks[name], colour=i + 1) for i, name in enumerate(("deadline", "other", "deadline"))]
+    (row,) = measured(sides, "deadline")
+    assert (row.name, row.colour) == ("all three arms", 0) and measured(sides[:1], "deadline")[0].colour == 1
+
+
+def test_tables_stand_beside_each_other_only_where_names_leave_room(looks):
+    short, long = ([side(f"{name}{more}", looks[name]) for name in ("deadline", "waiting")] for more in ("", ", " * 20))
+    assert 'class="two"' in how_hard(short) and 'class="two"' not in how_hard(long)
+
+
+def test_runs_that_use_late_reports_are_told_so(looks):
+    late = replace(looks["deadline"], table={**looks["deadline"].table, "pace": {**SPEC["pace"], "max_staleness": 5}})
+    assert "which use late reports too," in how_hard([side("a", late)])
+    plain, twice = how_hard([side("a", looks["deadline"])]), how_hard([side("a", looks["deadline"], looks["deadline"])])
+    assert "which use late reports too," not in plain and "Means over" not in plain
+    assert "Means over the fleets of two seeds." in twice

@@ -39,3 +39,8 @@ def test_what_has_one_name_stands_in_one_row():
     places = [page.index(f">{label}</text>") for label in ("mild, wait", "severe, wait", "mild, go", "severe, go")]
     assert places == sorted(places)
     assert who_took_part([]) == ""
+
+
+def test_names_are_escaped_in_the_sentence_too():
+    page = who_took_part([side("<i> & you", made(used=[3] * 10, late=[0] * 10))])
+    assert "<i>" not in page and "Under &lt;i&gt; &amp; you" in page

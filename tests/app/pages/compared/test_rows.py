@@ -34,3 +34,8 @@ def test_who_was_never_tried_has_no_accuracy():
 def test_cells_carry_their_heads_for_phones():
     page = html_table([Head("key"), Head("one & two", "a gloss", "words")], [["x", "5 h"]])
     assert 'data-h="one &amp; two"' in page and 'class="words"' in page and "5\u00a0h" in page
+
+
+def test_long_names_of_rows_may_break_and_short_ones_do_not():
+    page = html_table([Head("run"), Head("n")], [[f'<a href="{"x" * 90}">short</a>', "9" * 60], ["long " * 12, "1"]])
+    assert page.count('class="long"') == 1 and '<td class="long">long' in page

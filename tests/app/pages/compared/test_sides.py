@@ -13,7 +13,7 @@ ARMS = [
 
 def test_arms_that_differ_in_world_and_more_are_grouped_by_world():
     groups = grouped(ARMS)
-    assert list(groups) == ["alpha 10.0", "alpha 0.1"]
+    assert list(groups) == ["alpha 10", "alpha 0.1"]
     assert [[a.name for a in mine] for mine in groups.values()] == [["readiness", "deadline"]] * 2
 
 

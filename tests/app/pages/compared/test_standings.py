@@ -1,7 +1,7 @@
 """How sides stand at one moment."""
 
 from fedfleet.app.pages.charts.drawing import SLIM, WIDE
-from fedfleet.app.pages.compared.standings import standing, standings, standings_figure
+from fedfleet.app.pages.compared.standings import foremost, standing, standings, standings_figure
 from tests.app.pages.compared.looks import made, side
 
 
@@ -28,3 +28,10 @@ def test_seeds_without_a_model_are_said():
 
 def test_where_nobody_has_a_model_there_is_no_figure():
     assert standings_figure([side("a", made(first=None))], "t", "h", at=1.0) == ""
+
+
+def test_where_there_is_no_room_for_all_the_best_are_kept_in_their_order():
+    sides = [side(str(i), made([0.1, v])) for i, v in enumerate((0.2, 0.9, 0.1, 0.5))] + [
+        side("none", made([], end=9.0))
+    ]
+    assert [one.name for one in foremost(sides, 2)] == ["1", "3"] and foremost(sides, 9) == sides

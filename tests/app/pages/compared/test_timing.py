@@ -53,3 +53,9 @@ def test_the_figure_names_only_what_is_there():
     page = where_time_went([side("a")])
     assert "training" in page and "out of reach" not in page
     assert where_time_went([side("a", made(causes={}))]) == ""
+
+
+def test_names_are_escaped_in_the_sentence_too():
+    assert "<i>" not in where_time_went([side("<i> & you")]) and "under &lt;i&gt; &amp; you" in where_time_went(
+        [side("<i> & you")]
+    )

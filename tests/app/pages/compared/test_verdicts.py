@@ -46,7 +46,7 @@ def test_a_winner_on_one_fleet_is_named_there():
 
 
 def test_facts_are_those_of_the_runs():
-    assert facts(side("a"), 0.8) == "90 % after 2 min; 80 % in 2 min; 1 of 4 people never take part."
+    assert facts(side("a"), 0.8) == "90 % after 2 min; 80 % in 2 min; 1 of 4 people never takes part."
     assert (
         facts(side("a", made([0.1, 0.2], used=(1, 1), late=(0, 0))), 0.8)
         == "20 % after 60 s; 80 % never; nobody is left out."
@@ -67,3 +67,9 @@ def test_nothing_tried_is_said():
     assert apart(bare.at_end) is not None and finding((arm("a", 0.9),), verdict((arm("a", 0.9),))).startswith(
         "one run ends at"
     )
+
+
+def test_of_many_sides_the_best_are_told():
+    sides = [side(f"arm {i}", made([0.1, 0.05 * i])) for i in range(1, 13)]
+    page = verdict_list({"": ((), None)}, sides, None)
+    assert "arm 12" in page and ">arm 1<" not in page and "The 9 of 12 that end highest" in page

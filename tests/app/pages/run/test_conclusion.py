@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedfleet.app.pages.run import conclusion
 from fedfleet.app.pages.run.conclusion import how_sure, keys_of, lead, title, to_try, usual_reachable
 from fedfleet.app.pages.run.facts import facts
 from fedfleet.app.pages.run.learning import learning_section
@@ -138,3 +139,11 @@ def test_of_a_served_run_time_is_real():
     assert keys_of(served)[3][1] == "real time" and "clock" in keys_of(served)[3][2]
     assert keys_of(facts_of(FEW))[3][1].startswith("virtual time")
     assert "virtual" not in "".join(learning_section(served)) and "real time" in "".join(learning_section(served))
+
+
+def test_every_sentence_of_the_lead_begins_with_a_capital(monkeypatch):
+    alone = journal([([0], [])] * 3, clients=1, accuracy=[30, 60, 90])
+    monkeypatch.setattr(conclusion, "sentence", lambda _: "all of the time was the pause between rounds.")
+    assert lead(facts_of(alone, READINESS, attribution=attribution(alone))).endswith(
+        ". All of the time was the pause between rounds."
+    )

@@ -79,3 +79,8 @@ def test_a_large_fleet_has_no_more_dots():
 
 def test_a_run_in_one_place_has_no_fleet():
     assert fleet_section(facts_of(journal([([0], [])], clients=1))) == []
+
+
+def test_where_no_task_came_back_nobody_is_said_to_be_as_fast_as_the_deadline():
+    text = "".join(fleet_section(facts_of(journal([([], [0, 1])] * 3, clients=2))))
+    assert "<circle" not in text and "No task came back; those of 2 people ended after" in text

@@ -3,7 +3,7 @@
 from fedfleet.app.fleets.hardness import Hardness, Measure
 from fedfleet.app.pages.run.hard import hard_section, seen_seconds, seen_share, verdict
 from fedfleet.measure.montecarlo.settings import Settings
-from tests.app.pages.run.logs import READINESS, facts_of, journal
+from tests.app.pages.run.logs import DEADLINE, READINESS, facts_of, journal
 
 LOG = journal([([0, 1], [2, 3])] * 10, clients=10)
 HARD = Hardness(
@@ -36,3 +36,9 @@ def test_bare_metrics_are_in_titles_only():
 def test_what_cannot_be_measured_is_said():
     text = "".join(hard_section(facts_of(LOG, hardness=Hardness({}, Settings(), "this run is paced by <x>"))))
     assert "Not measured: this run is paced by &lt;x&gt;." in text and hard_section(facts_of(LOG)) == []
+
+
+def test_a_run_that_uses_late_reports_is_told_so():
+    spec = DEADLINE.replace("[pace]", "[pace]\nmax_staleness = 5")
+    assert spec != DEADLINE
+    assert "the run, which uses late reports too, saw" in verdict(facts_of(LOG, spec, hardness=HARD))

@@ -5,7 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from fedfleet.app.pages.run.rounds import Shown, failed_section, rounds_section, shown_rounds, told
+from fedfleet.app.pages.charts.axes import Scale
+from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.run.rounds import Shown, _after, failed_section, rounds_section, shown_rounds, told
 from fedfleet.core.events import TasksSpent
 from fedfleet.measure.anatomy import Anatomy, Strand
 from tests.app.pages.run.logs import facts_of, journal, needs, seen
@@ -87,3 +89,17 @@ def test_failed_rounds_are_listed_by_reason():
 def test_names_are_escaped_and_nothing_is_not_a_number(tiny_run):
     text = "".join(rounds_section(facts_of(tiny_run.events)))
     assert text.count("<svg") == 2 and "nan" not in text and "inf" not in text
+
+
+def test_how_long_a_task_would_have_needed_stands_on_pale_ground_also_where_its_bar_fills_the_panel():
+    late, x = Strand(0, 3, 5.0, 90.0, "dropped", "late", {}), Scale(0.0, 60.0, 20.0, 200.0)
+    f = facts_of(LOG, hindsight=seen([1] * 4, needs=needs([9000.0] + [50] * 13)))
+    for last in (60.0, 20.0):  # the bar reaches the end, or leaves room
+        ground = [
+            (float(a), float(b))
+            for a, b in re.findall(
+                r'<rect x="([\d.]+)"[^>]*width="([\d.]+)"[^>]*class="aw"',
+                "".join(_after(late, a_round(closed=90.0, strands=(late,)), x, 0.0, f, last)),
+            )
+        ]
+        assert any(a + wide == pytest.approx(200.0, abs=0.2) and wide >= width_of("2.5 h →") for a, wide in ground)
