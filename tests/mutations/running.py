@@ -27,6 +27,7 @@ from tests.mutations.commands import Case, make_case
 
 LIMIT, GRACE = 5.0, 10.0  # seconds for a case, and for its answer to an interrupt
 MEMORY = 16 << 30  # of addresses, of which PyTorch takes a good part
+WAITING = "; trying for 30 s"  # how the word of a device ends that goes on asking a server which does not answer
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,8 @@ def called_apart(case: Case, folder: Path, limit: float = 60.0) -> Answer:
 def complaint(answer: Answer, folder: Path) -> str | None:
     """What is wrong with an answer; None if the command ran, or refused in one sentence."""
     lines = [line for line in answer.err.strip().splitlines() if line.strip()]
+    if lines and lines[0].endswith(WAITING) and answer.words[0] == "device":
+        lines = lines[1:]  # half a minute without a word would be worse: the refusal is what comes after it
     if "Traceback" in answer.err or answer.code not in (0, 1, 2, 130):
         return f"exit {answer.code}: {answer.err[-3000:]}"
     if answer.code == 2 and (answer.out or len(lines) != 1) and "Usage" not in answer.err:
