@@ -118,7 +118,7 @@ def _described(at_end: Moment, at_equal: Moment, common: int) -> str:
     head = f"at the end and at equal {at_equal.clock} time alike" if _alike(at_end, at_equal) else "at the end"
     errors = [s.test for s in at_end.standings if s.test is not None]
     test = (
-        f" (the test set alone makes it ± {100 * max(errors):.1f} points, other seeds often far more)" if errors else ""
+        f" (the test set alone makes it ±{100 * max(errors):.1f} points, other seeds often far more)" if errors else ""
     )
     why = "one common seed is not enough to name a winner" if common else "without common seeds no winner can be named"
     return f"{_capital(head)} {_ranked(at_end.standings)}{later}; {why}{test}: {_REPEAT}."
@@ -292,8 +292,8 @@ def _noise(at_end: Moment) -> list[str]:
     ]
     if not tests or not spreads:  # of one seed the verdict itself says it
         return []
-    seeds = f", that of the mean over seeds up to ± {100 * max(spreads):.1f}"
-    return [f"the test set's own uncertainty is up to ± {100 * max(tests):.1f} points (95 %){seeds}"]
+    seeds = f", that of the mean over seeds up to ±{100 * max(spreads):.1f}"
+    return [f"the test set's own uncertainty is up to ±{100 * max(tests):.1f} points (95 %){seeds}"]
 
 
 def _value(found: Standing) -> float:
