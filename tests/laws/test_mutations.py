@@ -96,6 +96,7 @@ def test_absurd_settings_are_refused(fedfleet, word, mentions):
         ("list", "algorithms, selectors, policies"),
         ("list planets", "algorithms, "),
         ("list policy", "did you mean 'policies'? The kinds are algorithms, "),
+        ("run spec.toml --resume", "--resume: there is no folder runs/"),
         ("run spec.toml --resume --out typo", "--resume: there is no folder typo"),
         ("run spec.toml --out spec.toml", "spec.toml is a file; name a folder"),
         ("run spec.toml --resume --out spec.toml", "spec.toml is a file; name a folder"),

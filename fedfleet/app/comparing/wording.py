@@ -8,7 +8,7 @@ from dataclasses import replace
 from fedfleet.app.comparing.certainty import clear
 from fedfleet.app.comparing.grouping import draws_of, seed_of
 from fedfleet.app.comparing.record import Arm, Moment, Pair, Standing, clock_of
-from fedfleet.app.terminal.text import percent, span
+from fedfleet.app.terminal.text import listed, percent, span
 from fedfleet.measure.statistics.shared import shared
 
 _NAMED = 4  # arms that are named in a sentence
@@ -329,11 +329,7 @@ def _going_on(arm: Arm) -> bool:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """The first few, and how many more."""
-    shown, more = list(words[:_NAMED]), len(words) - _NAMED
-    if more > 0:
-        return f"{', '.join(shown)} and {more} more"
-    return " and ".join([", ".join(shown[:-1]), shown[-1]]) if len(shown) > 1 else "".join(shown)
+    return listed(words, _NAMED)
 
 
 def _capital(text: str) -> str:

@@ -13,7 +13,7 @@ from fedfleet.app.comparing.record import Compared
 from fedfleet.app.demo import fleets, users
 from fedfleet.app.demo.fleets import DEADLINED, WAITING
 from fedfleet.app.demo.running import USERS, Done
-from fedfleet.app.terminal.text import span
+from fedfleet.app.terminal.text import listed, span
 from fedfleet.measure.statistics.paired import Paired, holm, paired_by_seed
 from fedfleet.measure.statistics.survival import median_time, reaching
 
@@ -187,8 +187,3 @@ def _row(fleet: str, way: str, run: Compared) -> dict[str, Any]:
 def percent(share: float | None) -> str:
     """Whole per cent."""
     return "no model" if share is None else f"{100 * share:.0f} %"
-
-
-def listed(words: Sequence[str]) -> str:
-    """Words as a list in a sentence."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

@@ -22,6 +22,7 @@ from fedfleet.app.pages.compared.verdicts import SEED
 from fedfleet.app.pages.compared.words import capital, count, points, spread, whole
 from fedfleet.app.pages.demo_users import users_section
 from fedfleet.app.pages.html import keep_page, page, tight, topline
+from fedfleet.app.terminal.text import listed
 
 PAGE = "index.html"
 _COLOURS = {"mild": 1, "middle": 2, "severe": 3}
@@ -93,16 +94,16 @@ def _verdicts(done: Done) -> str:
     for fleet in fleets.FLEETS:
         order = answer.ranking(done, fleet)
         better, worse = answer.surely(done, fleet)
-        head = f"{fleet}: {answer.listed(better)} surely better" if better else f"{fleet}: none is surely better"
+        head = f"{fleet}: {listed(better)} surely better" if better else f"{fleet}: none is surely better"
         told = (
             [f"{order[0][0]} stands at {points(order[0][1])}, {order[-1][0]} at {points(order[-1][1])}."]
             if order
             else []
         )
         none = [way for way in fleets.WAYS if answer.standing(done[fleet, way]) is None]
-        told += [f"With {answer.listed(none)}, not every seed has a model by then."] if none else []
+        told += [f"With {listed(none)}, not every seed has a model by then."] if none else []
         told += (
-            [f"{answer.listed(worse)} {'is' if len(worse) == 1 else 'are'} surely worse than FedAvg with a deadline."]
+            [f"{listed(worse)} {'is' if len(worse) == 1 else 'are'} surely worse than FedAvg with a deadline."]
             if worse
             else []
         )

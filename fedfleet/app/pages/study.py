@@ -30,6 +30,7 @@ from fedfleet.app.runs import finished
 from fedfleet.app.studies.analysing import MEANS
 from fedfleet.app.studies.answering import Studied
 from fedfleet.app.studies.keeping import RUNS
+from fedfleet.app.terminal.text import listed
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.runtime.seals import SEAL
 
@@ -38,6 +39,7 @@ EXPORTS = ("results.csv", "results.md", "results.tex", "results.parquet", "runs.
 _NEEDED = ("name", "rows", "runs", "analyses", "target", "baseline", "equal_time_seconds", "verdict")
 _OF_A_RUN, _OF_A_ROW = ("arm", "seed", "folder", "digest", "reason"), ("arm", "settings", "runs", *MEANS)
 _EXPLAINED = 60  # runs whose time is explained
+_NAMED = 4  # arms without a model that the conclusion names
 
 
 def write_study(studied: Studied) -> Path:
@@ -106,7 +108,7 @@ def study_page(found: Mapping[str, Any], path: Path) -> str:
     body = [
         f"<h1>{escape(tight(title))}</h1>",
         f'<p class="lead">{escape(tight(lead(judged) if arms else str(found["verdict"])))}</p>',
-        *([verdict_list(judged, sides, found["target"]), caveat(judged)] if arms else []),
+        *([_without(failed, found["runs"]), verdict_list(judged, sides, found["target"]), caveat(judged)] if arms else []),
         accuracy_figure(sides, target=found["target"]),
         *_equal_time(found, sides),
         f"<h2>{capital(count(len(found['rows']), 'arm'))}, {count(len(found['runs']), 'run')}</h2>",
@@ -214,6 +216,15 @@ def _equal_time(found: Mapping[str, Any], sides: Sequence[Side]) -> list[str]:
         "" if alike else f" The runs ended after {times(ends)}."
     )
     return [standings_figure(sides, title, how, at=None if alike else float(then))]
+
+
+def _without(failed: Sequence[Mapping[str, Any]], runs: Sequence[Mapping[str, Any]]) -> str:
+    """What a conclusion that speaks of the others must not keep to itself."""
+    if not failed:
+        return ""
+    arms = list(dict.fromkeys(str(run["arm"]) for run in failed))
+    said = f"{len(failed)} of {count(len(runs), 'run')}, of {listed(arms, _NAMED)}; the reasons are below the table."
+    return f'<p class="aside"><b>Without a model:</b> {escape(said)}</p>'
 
 
 def _failures(failed: Sequence[Mapping[str, Any]]) -> list[str]:

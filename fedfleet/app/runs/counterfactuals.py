@@ -22,7 +22,7 @@ from fedfleet.app.runs.own import reopened
 from fedfleet.app.runs.performing import perform
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say
-from fedfleet.app.terminal.text import percent, span
+from fedfleet.app.terminal.text import listed, percent, span
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.measure.learning import learning_curve, time_to_accuracy
 from fedfleet.measure.shapley import shapley, subsets
@@ -236,8 +236,7 @@ def _reached(row: dict[str, Any], what: str = "") -> str:
 
 
 def _listed(causes: Sequence[str]) -> str:
-    words = [NAMES[cause] for cause in causes]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return listed([NAMES[cause] for cause in causes])
 
 
 def _outcome_said(got: Outcome, target: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -201,6 +202,17 @@ def interval(got: dict[str, Any]) -> str:
         return "one seed, so no interval"
     low, high = got["ci95"]
     return f"95 % interval {low:.4g} to {high:.4g} over {got['seeds']} seeds"
+
+
+def listed(words: Sequence[str], most: int | None = None) -> str:
+    """Words as a list in a sentence; of more than `most` the first so many, and how many more.
+
+    >>> listed([]), listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"]), listed(["a", "b", "c"], most=2)
+    ('', 'a', 'a and b', 'a, b and c', 'a, b and 1 more')
+    """
+    if most is not None and len(words) > most:
+        return f"{', '.join(words[:most])} and {len(words) - most} more"
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def percent(x: float | None) -> str:

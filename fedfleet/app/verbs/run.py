@@ -58,9 +58,9 @@ def run(
     from fedfleet.app.tracking.sink import sinks_of
 
     sinks = [*sinks_of(track or ()), *([json_log()] if log_json else [])]
-    if resume and out is not None:
-        refuse_absent(out)
     folder = out or Path("runs") / f"{resolved.name}-{resolved.digest[:10]}"
+    if resume:
+        refuse_absent(folder)
     try:
         with (
             progress(resolved.stop["rounds"], resolved.stop["commits"], quiet=as_json or log_json) as watch,

@@ -13,6 +13,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import grpc
+import pytest
+
+from fedfleet.runtime.wire import fleet_pb2 as fleet
+from tests.runtime.wire.puppet import PAUSE, Puppet, in_chunks
+
 _PIECE = 1 << 14
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER on, for no time: closing sends a reset
 
@@ -147,6 +153,25 @@ def line(target: str) -> Iterator[Line]:
     finally:
         made.close()
         thread.join(5)
+
+
+def cut_until_held(bad: Line, puppet: Puppet, head: fleet.Report, payload: bytes, *, after: int) -> int:
+    """Cut an upload after so many bytes; how much of it the server holds, which is something.
+
+    A reset throws away what the server had not read yet, on a busy machine all of it: then the line breaks again. And the first
+    question may still go down the line that was cut.
+    """
+    for _ in range(12):
+        bad.cut_after(after)
+        with pytest.raises(grpc.RpcError):
+            puppet.hand_stream(head, in_chunks(payload, 1 << 16))
+        until = time.monotonic() + 3.0
+        while time.monotonic() < until:
+            with suppress(grpc.RpcError):
+                if held := puppet.held(head):
+                    return held
+            time.sleep(PAUSE)
+    raise AssertionError("twelve broken uploads, and the server holds nothing of any")
 
 
 def _reset(end: socket.socket) -> None:

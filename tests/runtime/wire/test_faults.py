@@ -12,7 +12,6 @@ from fedfleet.core.events import ReportRejected, ReportsGathered, ReportUnwanted
 from fedfleet.runtime.wire import fleet_pb2 as fleet
 from fedfleet.runtime.wire.framing import PROTOCOL, crc32c, framed
 from tests.runtime.wire.bench import UNTIL_STOPPED, bench, tree
-from tests.runtime.wire.harness import wait_for
 from tests.runtime.wire.puppet import Puppet, Status, in_chunks
 from tests.runtime.wire.toys import Toy
 
@@ -291,13 +290,13 @@ def test_a_large_report_is_streamed_and_the_model_fetched(wide):
 
 
 def test_an_upload_that_the_network_cuts_is_resumed_where_it_broke(wide):
-    from tests.runtime.wire.cutting import line
+    from tests.runtime.wire.cutting import cut_until_held, line
 
     with line(wide.ground.address) as bad:
         puppet = wide.newcomer(bad.address)
         errand = puppet.await_work()
         head, payload = wide.honest(puppet, errand)
-        offset = _cut_until_held(bad, puppet, head, payload)
+        offset = cut_until_held(bad, puppet, head, payload, after=2_500_000)
         before = bad.up
         assert 0 < offset <= 2_500_000
         head.offset = offset
@@ -305,17 +304,6 @@ def test_an_upload_that_the_network_cuts_is_resumed_where_it_broke(wide):
         wide.note(head, receipt)
         assert receipt.status == Status.SAFE
         assert bad.up - before < len(payload) - offset + 500_000  # the first part did not travel again
-
-
-def _cut_until_held(bad, puppet, head, payload):
-    """A reset throws away what the server had not read yet, on a busy machine all of it: then the line breaks again."""
-    for _ in range(12):
-        bad.cut_after(2_500_000)
-        with pytest.raises(grpc.RpcError):
-            puppet.hand_stream(head, in_chunks(payload))
-        with contextlib.suppress(AssertionError):
-            return wait_for(lambda: puppet.held(head), "part of the upload", seconds=5.0, every=0.1)
-    raise AssertionError("twelve broken uploads, and the server holds nothing of any")
 
 
 def test_half_a_stream_then_silence_costs_the_others_nothing(wide):

@@ -1,7 +1,6 @@
 """The puppet and the crowd speak the protocol, against a desk of a few lines that commits whenever everybody has reported."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -15,7 +14,7 @@ from fedfleet.core.records import Report
 from fedfleet.runtime.wire import fleet_pb2 as fleet
 from fedfleet.runtime.wire.framing import crc32c, framed, opened, path_of
 from tests.runtime.wire.crowd import crowd
-from tests.runtime.wire.cutting import line
+from tests.runtime.wire.cutting import cut_until_held, line
 from tests.runtime.wire.puppet import Puppet, Status, in_chunks, puppets
 from tests.runtime.wire.toys import Toy, worked
 
@@ -141,12 +140,7 @@ def test_a_stream_that_is_cut_goes_on_where_it_broke():
         work = puppet.await_work().work
         payload = bytes(range(256)) * 4096
         head = puppet.report(work, payload)
-        bad.cut_after(400_000)
-        with pytest.raises(grpc.RpcError):
-            puppet.hand_stream(head, in_chunks(payload, 1 << 16))
-        offset = next(
-            (held for _ in range(500) if (held := puppet.held(head)) or time.sleep(0.01)), 0
-        )  # it is still read
+        offset = cut_until_held(bad, puppet, head, payload, after=400_000)
         assert 0 < offset < len(payload)
         head.offset = offset
         assert puppet.hand_stream(head, in_chunks(payload[offset:], 1 << 16)).status == Status.SAFE

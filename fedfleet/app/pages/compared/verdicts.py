@@ -11,8 +11,9 @@ from fedfleet.app.comparing.record import Arm, Moment, Verdict
 from fedfleet.app.pages.compared.looking import Side
 from fedfleet.app.pages.compared.rows import time_to
 from fedfleet.app.pages.compared.standings import foremost, standing
-from fedfleet.app.pages.compared.words import capital, count, listed, points, spread, time, times, whole
+from fedfleet.app.pages.compared.words import capital, count, points, spread, time, times, whole
 from fedfleet.app.pages.html import tight
+from fedfleet.app.terminal.text import listed
 
 Judged = Mapping[str, tuple[tuple[Arm, ...], Verdict]]  # by group
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")

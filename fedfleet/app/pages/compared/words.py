@@ -71,15 +71,6 @@ def count(n: int, one: str, many: str = "") -> str:
     return f"{said} {one if n == 1 else many or one + 's'}"
 
 
-def listed(words: Sequence[str]) -> str:
-    """Words as a list in a sentence.
-
-    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])
-    ('a', 'a and b', 'a, b and c')
-    """
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""
-
-
 def whole(value: float) -> str:
     """A mean of counts: whole, or with one decimal where there are few.
 

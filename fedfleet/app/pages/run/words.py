@@ -88,12 +88,3 @@ def round_above(seconds: float) -> float | None:
     (300, None)
     """
     return next((r for r in ROUND_SECONDS if r >= seconds), None)
-
-
-def listed(words: list[str]) -> str:
-    """Words in a row.
-
-    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
-    ('a, b and c', 'a', '')
-    """
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else ""

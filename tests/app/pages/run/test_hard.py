@@ -1,5 +1,7 @@
 """How hard the fleet is, in words."""
 
+import re
+
 from fedfleet.app.fleets.hardness import Hardness, Measure
 from fedfleet.app.pages.run.hard import hard_section, seen_seconds, seen_share, verdict
 from fedfleet.measure.montecarlo.settings import Settings
@@ -29,7 +31,7 @@ def test_the_verdict_is_a_word_with_its_figure_beside_what_was_seen():
 
 
 def test_bare_metrics_are_in_titles_only():
-    text = "".join(hard_section(facts_of(LOG, hardness=HARD)))
+    text = re.sub(r"<[^>]*>", " ", "".join(hard_section(facts_of(LOG, hardness=HARD))))
     assert "40 %" in text and "0.8" not in text.replace("DevMC-R 0.8 ", "") and "4 at a time, 10 rounds" in text
 
 
