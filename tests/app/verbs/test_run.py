@@ -195,7 +195,7 @@ def test_a_read_only_folder_is_refused(tmp_path):
 
 
 def test_an_interrupted_run_says_how_to_resume_and_does(tmp_path):
-    spec = written(tmp_path, TINY.replace("rounds = 6", "rounds = 300"))
+    spec = written(tmp_path, TINY.replace("rounds = 6", "rounds = 100"))
     out = tmp_path / "out"
     words = [sys.executable, "-m", "fedfleet.app.cli", "run", spec, "--out", out]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

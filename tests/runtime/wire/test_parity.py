@@ -23,7 +23,13 @@ def served_as_simulated(folder, algorithm, clients, cohort=None, processes=1, ro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", [m if m in ALWAYS else pytest.param(m, marks=pytest.mark.soak) for m in METHODS])
+@pytest.mark.parametrize("method", ALWAYS)
+def test_devices_end_as_their_simulation_does(method, tmp_path):
+    served_as_simulated(tmp_path, METHODS[method], clients=8)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("method", METHODS)
 def test_twenty_devices_end_as_their_simulation_does(method, tmp_path):
     served_as_simulated(tmp_path, METHODS[method], clients=20)
 

@@ -93,7 +93,14 @@ def _still_serves(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", ["server", pytest.param("devices", marks=pytest.mark.soak)])
-def test_malformed_calls_through_the_port(tmp_path, where):
-    codes, _ = at_the_door(tmp_path, 1, 500, evaluate=where, evaluate_seconds=0.3)
-    assert codes["INVALID_ARGUMENT"] > 50 and codes["OK"] > 50 and codes["UNAUTHENTICATED"] > 2
+@pytest.mark.parametrize(
+    ("where", "calls"),
+    [
+        ("server", 300),
+        pytest.param("server", 1000, marks=pytest.mark.soak),
+        pytest.param("devices", 500, marks=pytest.mark.soak),
+    ],
+)
+def test_malformed_calls_through_the_port(tmp_path, where, calls):
+    codes, _ = at_the_door(tmp_path, 1, calls, evaluate=where, evaluate_seconds=0.3)
+    assert min(codes["INVALID_ARGUMENT"], codes["OK"]) > calls / 10 and codes["UNAUTHENTICATED"] > calls / 250
