@@ -87,7 +87,8 @@ def cases():
     coded = {"use": "fedavg", "up": [{"use": "topk", "share": 0.3}, "int4", "gzip"], "down": ["int8"], "feedback": True}
     found["codecs"] = {"algorithm": coded, "pace": paced("deadline")}
     for edge in names("edges"):
-        found[f"edge {edge}"] = {"edge": edge, "pace": {"use": "readiness", "cohort": 2, "ready_share": 0.5}}
+        pace = {"use": "readiness", "cohort": 2, "ready_share": 0.5}
+        found[f"edge {edge}"] = {"edge": edge, "pace": pace, "stop": {"rounds": 4}}
     for name in names("energy"):
         energy = {"use": name, **ENERGY.get(name, {})}
         found[f"energy {name}"] = {"pace": paced("deadline"), "world": {**BASE["world"], "energy": energy}}
