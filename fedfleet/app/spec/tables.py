@@ -123,6 +123,8 @@ def check_value(hint: Any, value: Any, where: str) -> Any:
             found + 0.0 if isinstance(found, float) else found
         )  # minus zero is zero, whatever numpy thinks of its sign
     except ValidationError as wrong:
+        if isinstance(value, float) and value != value:  # NaN: every limit would be named as one that it misses
+            raise BadInput(f"{where} = nan: that is no number; write one") from None
         # For an optional value, that it is not None helps nobody.
         errors = [e for e in wrong.errors() if e["type"] != "none_required"] or wrong.errors()
         first, *others = dict.fromkeys(e["msg"] for e in errors)
