@@ -12,7 +12,7 @@ from tests.runtime.wire.toys import Toy
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KILLS)
 def test_a_killed_server_ends_with_the_same_bits(kind, tmp_path):
-    kill_and_prove(tmp_path, Toy(clients=6, rounds=12), [kind], kills=3)
+    kill_and_prove(tmp_path, Toy(clients=6, rounds=12), [kind], kills=2)
 
 
 @pytest.mark.soak

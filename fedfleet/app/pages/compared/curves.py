@@ -17,6 +17,7 @@ from fedfleet.core.records import Floats
 MOST = 8  # lines of one chart
 _BANDS = 6  # lines whose seeds are drawn as bands: more would hide each other
 _WIDE, _SLIM = 280.0, 155.0  # pixels of a name on a line
+_ALIKE = 1.02  # seeds whose ends differ by less have one end in words
 _POINTS = 400  # of a line
 _NEIGHBOURS = 5  # evaluations of which one seed's line shows the median, where many lines meet
 
@@ -78,10 +79,12 @@ def curve(side: Side, name: str = "", *, calm: bool = False, band: bool = True) 
     values = np.array([stepped(one, grid, calm=calm) for one in looks])
     mean = values.mean(0)
     several = band and len(looks) > 1
+    ends = [one.end for one in looks]
+    within = "in up to" if max(ends) > _ALIKE * min(ends) else "in"  # the line ends with the seed that takes longest
     return Line(
         side.label, grid.tolist(), mean.tolist(), side.colour, side.thin,
         low=values.min(0).tolist() if several else (), high=values.max(0).tolist() if several else (),
-        said=f"{name or side.label}: {points(float(mean[-1]))} in {time(float(grid[-1]))}",
+        said=f"{name or side.label}: {points(float(mean[-1]))} {within} {time(float(grid[-1]))}",
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ def test_a_run_that_has_ended_keeps_its_last_model():
     short, long = made([0.1, 0.5]), made([0.1, 0.2, 0.3, 0.4])
     line = curve(side("a", short, long))
     assert line.x[-1] == 180.0 and line.y[-1] == np.mean([0.5, 0.4])
+    assert line.label == "a: 45 % in up to 3 min", "one of them needed less"
 
 
 def test_many_points_are_thinned_and_the_last_stays():
