@@ -49,9 +49,7 @@ class Starter:
 
     def start(self, name: str, toml: str) -> Started:
         """Start a new run by this spec, in a folder of this name."""
-        self._check_free(
-            name
-        )  # else the spec of a run that is just being started would be another by the time it is read
+        self._check_free(name)  # before the spec is written: one that is just being started has yet to read its own
         spec, folder = self._kept() / f"{name}.toml", self.root / name
         try:
             spec.write_text(toml, encoding="utf-8")
@@ -65,6 +63,7 @@ class Starter:
             raise BadInput(f"{run.name} was served to devices; go on with: {resuming(run.folder)}")
         if run.status in (RUNNING, FINISHED):
             raise BadInput(f"{run.name} is {run.status}; there is nothing to resume")
+        self._check_free(run.name)
         folder = run.folder.absolute()
         return self._launch(run.name, folder, ["run", str(folder / "spec.toml"), "--resume", "--out", str(folder)])
 
@@ -120,7 +119,6 @@ class Starter:
             raise BadInput(f"{name} is being started already")
 
     def _launch(self, name: str, folder: Path, words: Sequence[str]) -> Started:
-        self._check_free(name)
         log = self._kept() / f"{name.replace('/', '+')}.log"
         home = str(Path(__file__).parents[3])
         paths = os.pathsep.join([home, *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -6,9 +6,12 @@ import os
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+
+from fedfleet.core.errors import BadInput
 
 # Patterns that every picture of a page may use: hatched alone, and hatching over another paint.
 _PATTERNS = (
@@ -47,13 +50,21 @@ def page(title: str, body: Sequence[str], *, top: str = "", description: str = "
 
 
 def keep_page(path: Path, text: str) -> None:
-    """Write a page of a folder, whole or not at all: half of one, left by a kill or a full disk, would never be written again."""
+    """Write a page of a folder, whole or not at all: half of one, left by a kill or a full disk, would never be written again.
+
+    BadInput if there is no room for it, or no right to write there.
+    """
     draft = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
+    except OSError as wrong:
+        raise BadInput(
+            f"cannot write {path}: {wrong.strerror or wrong}; free some space, or mend who may write there"
+        ) from None
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
 _UNIT = re.compile(r"(\d) (%|h|min|s|days?|[kMGT]?B|[kM]?J|points|rounds?)(?![\w/])")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -47,9 +48,9 @@ def write_report(done: Finished) -> Path:
     text = _rendered(done.out, done.spec, done.metrics, done.events, ended=True)
     try:
         keep_page(path, text)
-    except OSError as wrong:
+    except BadInput as wrong:
         raise RunFailed(
-            f"the run is finished, but {path} cannot be written ({wrong.strerror}); free some space, then: fedfleet report {done.out}"
+            f"the run is finished, but {wrong}, then: {shlex.join(['fedfleet', 'report', str(done.out)])}"
         ) from None
     return path
 
@@ -63,10 +64,7 @@ def report_run(folder: Path) -> dict[str, Any]:
     found = summary(events, chance=kept_chance(folder)) | (_kept(folder) if ended else {})
     found["warnings"] += kept_caveats(folder, found["warnings"]) if ended else []
     metrics = {**found, "digest": digest_of(folder / "run.db"), "ended": ended, "report": str(path)}
-    try:
-        keep_page(path, _rendered(folder, spec, metrics, events, ended=ended))
-    except OSError as wrong:
-        raise BadInput(f"cannot write {path}: {wrong}") from None
+    keep_page(path, _rendered(folder, spec, metrics, events, ended=ended))
     return metrics
 
 

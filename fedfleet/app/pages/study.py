@@ -51,10 +51,7 @@ def report_study(folder: Path) -> Path:
     """The same from the folder alone, which holds study.json and the runs."""
     found, path = _read(folder), folder / REPORT
     _write_reports(folder, found["runs"])
-    try:
-        keep_page(path, study_page(found, path))
-    except OSError as wrong:
-        raise BadInput(f"cannot write {path}: {wrong}") from None
+    keep_page(path, study_page(found, path))
     return path
 
 

@@ -23,7 +23,6 @@ from fedfleet.app.runs import finished
 from fedfleet.app.tuning.aims import Aim
 from fedfleet.app.tuning.answering import Row, Tuned, read_tuned, short
 from fedfleet.app.tuning.trying import TRIALS
-from fedfleet.core.errors import BadInput
 from fedfleet.runtime.seals import SEAL
 
 _BEST_SHARE = 0.2  # of the finished trials, drawn in colour
@@ -36,10 +35,7 @@ def write_tuning(found: Tuned) -> Path:
     for folder in (folder for row in shown for folder in _folders(found, row)):
         if (folder / SEAL).is_file() and not (folder / REPORT).is_file():
             write_report(finished(folder))
-    try:
-        keep_page(path, tuning_page(found))
-    except OSError as wrong:
-        raise BadInput(f"cannot write {path}: {wrong}") from None
+    keep_page(path, tuning_page(found))
     return path
 
 

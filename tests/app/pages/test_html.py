@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedfleet.app.pages.html import folded, keep_page, keys, page, style, table, topline
+from fedfleet.core.errors import BadInput
 
 
 def test_a_page_is_one_file_that_fetches_nothing():
@@ -72,7 +73,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", cut_off)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(BadInput, match=r"cannot write .*report.html: No space left on device; free some space"):
         keep_page(path, "the new one")
     assert path.read_text() == "the old one" and [*tmp_path.iterdir()] == [path]
     monkeypatch.undo()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -63,12 +64,12 @@ def test_remarks_of_the_journal_are_told(run_copy):
 
 
 def test_a_report_that_finds_no_room_says_how_to_have_it_later(tiny_run, monkeypatch):
-    def full(path, text):
+    def full(path, text, encoding):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fedfleet.app.pages.report.keep_page", full)
+    monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(
-        RunFailed, match=r"is finished, but .*report.html cannot be written \(No space.*: fedfleet report "
+        RunFailed, match=r"is finished, but cannot write .*report.html: No space.*, then: fedfleet report "
     ):
         write_report(tiny_run)
 

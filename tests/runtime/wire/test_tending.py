@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,31 +38,35 @@ def played(act: Any) -> None:
     asyncio.run(act())
 
 
+@asynccontextmanager
+async def one_of(folder: Path, watched: Watched) -> AsyncIterator[Tending]:
+    """One transmitter on a port of its own, started and closed."""
+    held, address = reserved("127.0.0.1:0")
+    tending = watched.tending(starts_of(start_in(folder, address=address), 1, str(folder)), own=False)
+    try:
+        await tending.start(0)
+        yield tending
+    finally:
+        await tending.close()
+        held.close()
+
+
 def test_an_interrupt_at_its_start_is_for_the_processor_alone(tmp_path: Path) -> None:
     async def act() -> None:
-        held, address = reserved("127.0.0.1:0")
         watched = Watched()
-        tending = watched.tending(starts_of(start_in(tmp_path, address=address), 1, str(tmp_path)), own=False)
-        try:
-            await tending.start(0)
+        async with one_of(tmp_path, watched) as tending:
             (pid,) = tending.pids()
             os.kill(pid, signal.SIGINT)  # as Ctrl-C does to all of the terminal's group; it still imports
             await until(lambda: watched.ready() or watched.died)
             assert watched.ready() == [0] and not watched.died
-        finally:
-            await tending.close()
-            held.close()
 
     played(act)
 
 
 def test_one_that_is_killed_is_told_of_and_starts_again(tmp_path: Path) -> None:
     async def act() -> None:
-        held, address = reserved("127.0.0.1:0")
         watched = Watched()
-        tending = watched.tending(starts_of(start_in(tmp_path, address=address), 1, str(tmp_path)), own=False)
-        try:
-            await tending.start(0)
+        async with one_of(tmp_path, watched) as tending:
             await until(watched.ready)
             (pid,) = tending.pids()
             os.kill(pid, signal.SIGKILL)
@@ -69,9 +75,6 @@ def test_one_that_is_killed_is_told_of_and_starts_again(tmp_path: Path) -> None:
             tending.tell(0, inside.ToTransmitter(discard=[1]))  # to nobody
             await tending.start(0)
             await until(lambda: len(watched.ready()) == 2)
-        finally:
-            await tending.close()
-            held.close()
         assert tending.pids() == [] and watched.died == [0] and watched.failed == []
 
     played(act)

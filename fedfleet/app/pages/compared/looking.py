@@ -127,9 +127,8 @@ def link_to(folder: Path, page: Path) -> str:
     if not report.is_file():
         return ""
     way = Path(os.path.relpath(report.resolve(), page.resolve().parent)).as_posix()
-    return quote(
-        os.fsencode(way)
-    )  # a name may have # ? % in it, or a colon, which would make it another kind of address
+    # A name may have # ? % in it, or a colon, which would make it another kind of address.
+    return quote(os.fsencode(way))
 
 
 def _metrics(folder: Path, events: Sequence[Event]) -> dict[str, Any]:
