@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.runs.sealed import kept_measures
 from fedfleet.core.parts import Task
 from fedfleet.core.trees import Tree
 from fedfleet.measure.classes import MOST_CLASSES, class_results, confusion_matrix
@@ -15,10 +15,7 @@ KEYS = ("classes", "confusion")  # the measures that follow from the model and n
 
 def kept_classes(out: Path) -> dict[str, Any]:
     """What the end of this run found by class: it is kept, because it follows from the model and not from the journal."""
-    try:
-        found: dict[str, Any] = json.loads((out / "metrics.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
+    found = kept_measures(out)
     return {key: found[key] for key in KEYS if found.get(key)}
 
 

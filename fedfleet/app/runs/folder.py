@@ -13,7 +13,7 @@ from typing import Any
 from fedfleet.app.assemble import Setup, caveats, chance_of
 from fedfleet.app.runs.classes import with_classes
 from fedfleet.app.runs.privacy import with_privacy
-from fedfleet.app.runs.sealed import require_folder
+from fedfleet.app.runs.sealed import kept_measures, require_folder
 from fedfleet.app.spec import Spec, load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, RunEnded
@@ -158,19 +158,13 @@ def measured(
 
 def kept_caveats(out: Path, found: Sequence[str]) -> list[str]:
     """The warnings in the measures of a run that its events alone do not tell."""
-    try:
-        said = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["warnings"]
-        return [str(warning) for warning in said if warning not in found]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    said = kept_measures(out).get("warnings")
+    return [str(warning) for warning in said if warning not in found] if isinstance(said, list) else []
 
 
 def kept_chance(out: Path) -> float | None:
     """What guessing would score on the test set of a run, where its measures say so."""
-    try:
-        said = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["chance"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    said = kept_measures(out).get("chance")
     return float(said) if isinstance(said, float | int) else None
 
 
@@ -219,9 +213,9 @@ def opened(out: Path) -> tuple[Spec, list[Event], bool]:
 def own_measures(out: Path) -> dict[str, Any]:
     """What the person's own metrics said at the end of this run: it is kept, because nobody's code is run to find it again."""
     try:
-        found = json.loads((out / "metrics.json").read_text(encoding="utf-8"))["own"]
+        found = kept_measures(out)["own"]
         return {"own": {str(name): None if value is None else float(value) for name, value in found.items()}}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

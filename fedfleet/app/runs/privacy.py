@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedfleet.app.runs.sealed import kept_measures
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Event
 from fedfleet.core.parts import Algorithm, Plan
@@ -68,8 +68,5 @@ def with_privacy(
 
 def kept_privacy(folder: Path) -> dict[str, Any]:
     """What the measures of a finished run say about privacy, if they do."""
-    try:
-        found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))["privacy"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+    found = kept_measures(folder).get("privacy")
     return {"privacy": found} if isinstance(found, dict) else {}

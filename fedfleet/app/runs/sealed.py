@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.events import Event, ModelCommitted, RunBegan
@@ -33,6 +35,15 @@ def require_folder(folder: Path) -> None:
         raise BadInput(f"{folder} is a file; name the folder of a run")
     if not folder.is_dir():
         raise BadInput(f"there is no run folder {folder}")
+
+
+def kept_measures(folder: Path) -> dict[str, Any]:
+    """The measures that lie in a run folder, as they lie there; none where there are none, or where they cannot be read."""
+    try:
+        found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def open_record(folder: Path) -> RunRecord:

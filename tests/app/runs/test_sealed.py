@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.runs.sealed import check_chain, check_files, open_record, stored_model
+from fedfleet.app.runs.sealed import check_chain, check_files, kept_measures, open_record, stored_model
 from fedfleet.core.errors import BadInput, RunFailed
 
 
@@ -19,6 +19,14 @@ def test_what_is_no_run_is_refused(tmp_path):
         open_record(tmp_path / "none")
     with pytest.raises(BadInput, match="no journal"):
         open_record(tmp_path)
+
+
+def test_measures_that_are_not_there_or_no_table_are_none(tiny_run, tmp_path):
+    assert kept_measures(tiny_run.out)["digest"] == tiny_run.metrics["digest"]
+    for text in (None, "", "{", "[1]", '"x"', b"\xff"):
+        if text is not None:
+            (tmp_path / "metrics.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+        assert kept_measures(tmp_path) == {}
 
 
 def test_a_seal_that_tells_of_another_journal_is_found(run_copy):
