@@ -23,8 +23,8 @@ browser:
 	  { apt-get update && apt-get install -y --no-install-recommends chromium; } >/dev/null 2>&1 || echo "no chromium here: the tests of pages will be skipped"; }
 
 test: setup browser
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/runtime/executors/test_ray.py
-	@$(BIN)/python -m pytest tests/runtime/executors/test_ray.py  # alone: a cluster of its own needs both cores
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/executors/test_ray.py
+	@$(BIN)/python -m pytest tests/executors/test_ray.py  # alone: a cluster of its own needs both cores
 
 # Proofs that take long: kills at many moments, thousands of worlds, the whole matrix of passes.
 soak: setup
@@ -64,7 +64,7 @@ pictures: setup browser
 
 # Only after a file of proto/ changed; a test says so when it was forgotten.
 proto: setup
-	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/runtime/wire=proto --python_out=. --pyi_out=. proto/fleet.proto proto/inside.proto
+	@$(BIN)/python -m grpc_tools.protoc -I fedfleet/network/protocol=proto --python_out=. --pyi_out=. proto/fleet.proto proto/inside.proto
 
 clean:
 	@rm -rf $(VENV) demo build dist site *.egg-info

@@ -24,8 +24,8 @@ def speed(clients: int, k: int, concurrency: int, arrivals: int, refill: float, 
     from fedfleet.core.parts import Plan
     from fedfleet.core.records import Stop
     from fedfleet.pace.buffered import buffered
-    from fedfleet.runtime import journal as journals
-    from fedfleet.runtime.simulate import simulate
+    from fedfleet.simulation.simulator import simulate
+    from fedfleet.store import journal as journals
     from fedfleet.testing.toys import idle, opaque_executor
 
     pace = buffered(k=k, concurrency=concurrency, refill=refill)
@@ -54,7 +54,7 @@ def utilisation(clients: int = 225, concurrency: int = 45) -> dict[str, float]:
     from fedfleet.measure.tasks import task_table
     from fedfleet.pace.buffered import buffered
     from fedfleet.pace.rounds import readiness
-    from fedfleet.runtime.simulate import simulate
+    from fedfleet.simulation.simulator import simulate
     from fedfleet.testing.toys import idle, no_data, opaque_executor
     from fedfleet.world.samplers.pool72 import pool72
     from fedfleet.world.states import always_on

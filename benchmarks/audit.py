@@ -20,7 +20,7 @@ from typing import Any
 def measure(rounds: int) -> dict[str, Any]:
     """Run a spec, audit it in full and quickly, and time all three."""
     from fedfleet.app.runs import perform
-    from fedfleet.app.runs.replay import replay_run
+    from fedfleet.app.runs.run_audit import replay_run
     from fedfleet.app.spec import resolve
 
     spec = {
@@ -40,7 +40,9 @@ def measure(rounds: int) -> dict[str, Any]:
         replay_run(out, quick=True)
         quick = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-m", "fedfleet.app.cli", "replay", str(out), "--quick"], check=True, capture_output=True
+            [sys.executable, "-m", "fedfleet.app.cli.main", "replay", str(out), "--quick"],
+            check=True,
+            capture_output=True,
         )
         command = time.perf_counter()
         return {

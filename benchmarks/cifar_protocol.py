@@ -22,12 +22,12 @@ def main() -> None:
     from fedfleet.core.registry import builder
     from fedfleet.core.rng import client_keys, stream
     from fedfleet.core.sources import DataSource, World
+    from fedfleet.executors.inline import inline
+    from fedfleet.executors.stacked.executor import stacked
     from fedfleet.learn.zoo import fedavg
     from fedfleet.pace.rounds import readiness
-    from fedfleet.runtime import journal as journals
-    from fedfleet.runtime.executors.inline import inline
-    from fedfleet.runtime.executors.stacked.executor import stacked
-    from fedfleet.runtime.simulate import simulate
+    from fedfleet.simulation.simulator import simulate
+    from fedfleet.store import journal as journals
     from fedfleet.world.devices import homogeneous
     from fedfleet.world.states import always_on
 

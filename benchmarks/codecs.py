@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedfleet.core.coding import Codec
+from fedfleet.core.codec import Codec
 from fedfleet.core.parts import Job, Task
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import ServerState
 from fedfleet.core.registry import builder
 from fedfleet.core.trees import Tree, tree_nbytes
-from fedfleet.learn.codecs.applying import received, sent, through
-from fedfleet.learn.codecs.chaining import chain
+from fedfleet.executors.inline import inline
+from fedfleet.learn.codecs.chain import chain
+from fedfleet.learn.codecs.messages import received, sent, through
 from fedfleet.learn.zoo import fedavg
-from fedfleet.runtime.executors.inline import inline
 
 Table = tuple[str, dict[str, Any]]
 CODECS: list[list[Table]] = [

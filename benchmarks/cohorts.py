@@ -13,8 +13,8 @@ import os
 
 def main() -> None:
     from fedfleet.core.registry import builder
-    from fedfleet.runtime.executors.bench import compare
-    from fedfleet.runtime.executors.stacked.forms import candidates
+    from fedfleet.executors.bench import compare
+    from fedfleet.executors.stacked.form_choice import candidates
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="+")

@@ -13,10 +13,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedfleet.runtime.wire.desk.checkins import Intervals, encoded
-from fedfleet.runtime.wire.desk.limits import Door, Limits
-from fedfleet.runtime.wire.desk.presence import Presence
-from fedfleet.runtime.wire.desk.tasks import Claimed, Tasks
+from fedfleet.network.rules.checkins import Intervals, encoded
+from fedfleet.network.rules.peer_limits import Door, Limits
+from fedfleet.network.rules.presence import Presence
+from fedfleet.network.rules.task_table import Claimed, Tasks
 
 CLAIMS, PEERS = 100_000, 50_000
 

@@ -81,8 +81,8 @@ def measure(setting: str, clients: int, cohort: int, rounds: int, choose: str) -
     from fedfleet.core.parts import Plan
     from fedfleet.core.records import Stop
     from fedfleet.core.registry import builder
-    from fedfleet.runtime import journal as journals
-    from fedfleet.runtime.simulate import simulate
+    from fedfleet.simulation.simulator import simulate
+    from fedfleet.store import journal as journals
     from fedfleet.testing.toys import idle, opaque_executor
 
     world = (spread_world if setting == "spread" else builtin_world)(clients)

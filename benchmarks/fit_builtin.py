@@ -23,7 +23,7 @@ from benchmarks.builtin_likeness import DATA, Goal, Row, device_goodness, hourly
 from fedfleet.core.fleet import DeviceTable, StateTable, availability, mean_kbps, take_states
 from fedfleet.core.records import Floats, Ints
 from fedfleet.world.bases import builtin, load_devices, load_states
-from fedfleet.world.bases.reading import read_json
+from fedfleet.world.bases.file_checks import read_json
 
 TABLE = Path(builtin.__file__).with_name("builtin.json")
 

@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.core import clipping, exact
-from fedfleet.core.folding import Fold
+from fedfleet.core import clip, exact
+from fedfleet.core.aggregation import Fold
 from fedfleet.core.records import ServerState
-from fedfleet.runtime.wire import kernel
-from fedfleet.runtime.wire.entries import checksum
-from fedfleet.runtime.wire.spool import Spool
-from fedfleet.runtime.wire.sums import Entered, PartialSums, refusal, sheet_of
+from fedfleet.network.frontend import sum_kernel
+from fedfleet.network.frontend.partial_sums import Entered, PartialSums, refusal, sheet_of
+from fedfleet.network.frontend.report_log import checksum
+from fedfleet.network.frontend.spool import Spool
 
 # FEMNIST's two convolutions and two dense layers, as shares of the whole: few large leaves, some small.
 SHARES = (0.0003, 0.0157, 0.965, 0.019)
@@ -58,14 +58,14 @@ def loops(tree: dict[str, np.ndarray], fine: bool, repeats: int) -> None:
     timed(f"add, numpy, {limbs}", lambda: exact.add(acc, tree, 60.0, sheet.scales), repeats)
     timed(
         f"add, kernel, {limbs}",
-        lambda: kernel.add(acc, tree, 60.0, sheet.scales, factor=1.0, counted=exact.units(60.0)),
+        lambda: sum_kernel.add(acc, tree, 60.0, sheet.scales, factor=1.0, counted=exact.units(60.0)),
         repeats,
     )
     if not fine:
         timed("check, numpy", lambda: exact.refusal(tree, 60.0, like, sheet.scales, 2.0**24), repeats)
         timed("check, kernel", lambda: refusal(sheet, tree, 60.0), repeats)
-        timed("norm for clipping, numpy", lambda: clipping.squares_of(tree, sheet.scales), repeats)
-        timed("norm for clipping, kernel", lambda: kernel.squares_of(tree, sheet.scales), repeats)
+        timed("norm for clipping, numpy", lambda: clip.squares_of(tree, sheet.scales), repeats)
+        timed("norm for clipping, kernel", lambda: sum_kernel.squares_of(tree, sheet.scales), repeats)
 
 
 def disk(tree: dict[str, np.ndarray], folder: Path, repeats: int) -> None:
@@ -104,7 +104,7 @@ def main() -> None:
     given = parser.parse_args()
     tree = tree_of(given.elements)
     start = time.perf_counter()
-    said = kernel.remark(tree)
+    said = sum_kernel.remark(tree)
     print(f"loading the kernel took {time.perf_counter() - start:.2f} s; {said or 'numba is there'}")
     print(f"{'ms for one report':<34} {'best':>8} {'median':>8}")
     loops(tree, False, given.repeats)

@@ -37,10 +37,10 @@ def table(seed: int, asked: argparse.Namespace, execute: str) -> dict[str, Any]:
 def performed(tables: list[dict[str, Any]], folder: str, *, together: bool) -> Ran:
     """These runs in this process, at one meeting or one after the other."""
     from fedfleet.app.runs import Finished, perform
-    from fedfleet.app.runs.performing import Kernel
+    from fedfleet.app.runs.execution import Kernel
     from fedfleet.app.spec import resolve
-    from fedfleet.app.studies.joining import groups, perform_joined
-    from fedfleet.runtime.executors.stacked.forms import Form
+    from fedfleet.app.studies.grid.joint_jobs import groups, perform_joined
+    from fedfleet.executors.stacked.form_choice import Form
 
     begun, form = time.process_time(), Form("merged", 1)
     specs = [resolve(one, "joining") for one in tables]

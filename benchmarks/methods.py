@@ -20,24 +20,24 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.assemble.plan import adapted
-from fedfleet.app.machine.bench import synthetic_task
-from fedfleet.app.spec.tables import build_part, resolve_part
+from fedfleet.app.machine.cohort_speed import synthetic_task
+from fedfleet.app.spec.table_checks import build_part, resolve_part
 from fedfleet.core.errors import BadInput
-from fedfleet.core.labels import FleetFacts, ModelOf, RunFacts
+from fedfleet.core.part_facts import FleetFacts, ModelOf, RunFacts
 from fedfleet.core.parts import Algorithm, Task
 from fedfleet.core.passes import NO_SETTINGS, Drift, LocalPass, Passed, Slot, zeros_like
 from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
-from fedfleet.learn.codecs.integers import int4, int8
-from fedfleet.learn.compose import with_pass
+from fedfleet.executors.bench import Bench, algorithm_jobs, compare_algorithm, fold_work, timed
+from fedfleet.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.form_choice import candidates
+from fedfleet.learn.codecs.quantisation import int4, int8
+from fedfleet.learn.composition import with_pass
 from fedfleet.learn.compression import compressed
-from fedfleet.learn.terms import with_term
+from fedfleet.learn.objective_terms import with_term
 from fedfleet.learn.zoo import fedavg
-from fedfleet.runtime.executors.bench import Bench, algorithm_jobs, compare_algorithm, fold_work, timed
-from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.executors.stacked.forms import candidates
-from fedfleet.tasks.anatomy import model_facts
-from fedfleet.tasks.narrowing import shape_at
+from fedfleet.tasks.model_parts import model_facts
+from fedfleet.tasks.narrow_models import shape_at
 
 CONTROL = Slot("control", zeros_like)
 

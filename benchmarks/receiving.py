@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.runtime.wire.crowd import crowd
-from tests.runtime.wire.harness import ground
-from tests.runtime.wire.toys import Toy
+from tests.network.crowd import crowd
+from tests.network.harness import ground
+from tests.network.toys import Toy
 
 
 def waited(devices: int, seconds: float, slow: float) -> tuple[np.ndarray, int]:

@@ -33,7 +33,7 @@ def roster_of(clients: int, share: float) -> Roster:
 
     from fedfleet.core.records import Roster
     from fedfleet.core.rng import client_keys, uniforms
-    from fedfleet.runtime.foreseen import COLUMNS
+    from fedfleet.simulation.rosters import COLUMNS
 
     keys = client_keys(clients)
     there = np.flatnonzero(uniforms(1, "online", keys) < share)

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from fedfleet.app.runs import finished
 from fedfleet.app.runs.conditions import kept_conditions
-from fedfleet.app.studies.answering import asked_for
-from fedfleet.app.studies.expanding import expanded
-from fedfleet.app.studies.forms import FILE as FORMS
-from fedfleet.app.studies.joining import groups, shape_of
-from fedfleet.app.studies.keeping import folders
+from fedfleet.app.studies.grid.expansion import expanded
+from fedfleet.app.studies.grid.joint_jobs import groups, shape_of
+from fedfleet.app.studies.grid.run_cache import folders
+from fedfleet.app.studies.grid.run_study import asked_for
+from fedfleet.app.studies.grid.stack_forms import FILE as FORMS
 
 STUDY = """
 name = "bench"
@@ -48,7 +48,7 @@ from fedfleet.app.runs.conditions import kept_conditions
 from fedfleet.app.spec import load_spec
 pages, *words = sys.argv[1:]
 if pages == "pages":
-    from fedfleet.app.pages.report import write_report
+    from fedfleet.app.pages.report_page import write_report
 first = None  # what the first run measured to be fastest, all others take: the form of stacks decides the last bits
 for spec, out in zip(words[::2], words[1::2]):
     done = perform(load_spec(spec), Path(out), conditions=first)
@@ -59,8 +59,8 @@ for spec, out in zip(words[::2], words[1::2]):
 WITHOUT_PAGES = """
 from pathlib import Path
 import sys
-from fedfleet.app.studies.answering import study
-from fedfleet.app.studies.running import Means
+from fedfleet.app.studies.grid.run_study import study
+from fedfleet.app.studies.grid.study_jobs import Means
 study(Path(sys.argv[1]), Path(sys.argv[2]), means=Means(workers=int(sys.argv[3])), quiet=True)
 """
 
@@ -143,7 +143,7 @@ def _study(file: Path, out: Path, workers: str, alike: Path | None = None, *, pa
         out.mkdir()
         (out / FORMS).write_text(json.dumps({shape_of(cells[0].spec): [kept.form, kept.form_threads]}))
     if pages:
-        _run("-m", "fedfleet.app.cli", "study", str(file), "--out", str(out), "--workers", workers, "--json")
+        _run("-m", "fedfleet.app.cli.main", "study", str(file), "--out", str(out), "--workers", workers, "--json")
     else:
         _run("-c", WITHOUT_PAGES, str(file), str(out), workers)
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.runs import perform
-from fedfleet.app.tuning.file import search_of
-from fedfleet.app.tuning.searching import tune
-from fedfleet.measure.statistics.paired import paired
+from fedfleet.app.studies.tune.search import tune
+from fedfleet.app.studies.tune.search_file import search_of
+from fedfleet.measure.statistics.paired_tests import paired
 
 FRESH = (101, 102, 103, 104, 105)
 

@@ -22,17 +22,17 @@ from typing import Any
 import grpc
 import numpy as np
 
-from fedfleet.runtime.wire.fleet_pb2 import Caller, CheckIn
-from fedfleet.runtime.wire.framing import path_of
-from fedfleet.runtime.wire.security.secrets import run_key, secret_of
-from fedfleet.runtime.wire.stress.children import Child
-from fedfleet.runtime.wire.stress.generator import told
-from fedfleet.runtime.wire.stress.measuring import Keys, Stress, hosting_of, loads_of
-from fedfleet.runtime.wire.stress.plan import Dummy
-from fedfleet.runtime.wire.stress.reaching import Reached, channel_to
+from fedfleet.network.protocol.fleet_pb2 import Caller, CheckIn
+from fedfleet.network.protocol.frames import path_of
+from fedfleet.network.security.secrets import run_key, secret_of
+from fedfleet.network.stress.channels import Reached, channel_to
+from fedfleet.network.stress.child_processes import Child
+from fedfleet.network.stress.load_generator import told
+from fedfleet.network.stress.stress_plan import Dummy
+from fedfleet.network.stress.stress_run import Keys, Stress, hosting_of, loads_of
 
 TRAIN_SECONDS = 1.0  # else the first devices would hand in while the last still wait, on the same processor
-HOST, GENERATOR = "fedfleet.runtime.wire.stress.host", "fedfleet.runtime.wire.stress.generator"
+HOST, GENERATOR = "fedfleet.network.stress.stress_server", "fedfleet.network.stress.load_generator"
 
 
 def turnaround(stress: Stress) -> dict[str, Any]:

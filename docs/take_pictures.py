@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-FEDFLEET = [sys.executable, "-m", "fedfleet.app.cli"]
+FEDFLEET = [sys.executable, "-m", "fedfleet.app.cli.main"]
 WIDTH, HEIGHT = 1000, 1150
 
 

@@ -11,47 +11,47 @@ __version__ = "0.1.0"
 
 # module -> the public names that it holds
 _PUBLIC = {
-    "fedfleet.app.api.foretelling": ("predict",),
-    "fedfleet.app.api.found": ("Measured", "Metric", "Predicted", "Range", "Reported", "Swept"),
-    "fedfleet.app.api.measuring": ("measure",),
-    "fedfleet.app.api.reporting": ("report",),
-    "fedfleet.app.api.searching": ("tune",),
-    "fedfleet.app.api.studying": ("compare", "study"),
-    "fedfleet.app.api.training": ("load", "replay", "run"),
-    "fedfleet.app.comparing.record": ("Comparison",),
-    "fedfleet.app.datasets.own": ("OwnData", "data"),
-    "fedfleet.app.result": ("Commit", "Result"),
-    "fedfleet.app.studies.answering": ("Studied",),
-    "fedfleet.app.tuning.answering": ("Row", "Tuned"),
+    "fedfleet.app.api.predict": ("predict",),
+    "fedfleet.app.api.results": ("Measured", "Metric", "Predicted", "Range", "Reported", "Swept"),
+    "fedfleet.app.api.measure": ("measure",),
+    "fedfleet.app.api.report": ("report",),
+    "fedfleet.app.api.tune": ("tune",),
+    "fedfleet.app.api.study": ("compare", "study"),
+    "fedfleet.app.api.run": ("load", "replay", "run"),
+    "fedfleet.app.studies.compare.records": ("Comparison",),
+    "fedfleet.app.datasets.user_data": ("OwnData", "data"),
+    "fedfleet.app.api.run_result": ("Commit", "Result"),
+    "fedfleet.app.studies.grid.run_study": ("Studied",),
+    "fedfleet.app.studies.tune.search_result": ("Row", "Tuned"),
     "fedfleet.core.errors": ("BadInput", "Refused", "RunFailed"),
     "fedfleet.core.registry": ("register",),
-    "fedfleet.runtime.simulate": ("simulate",),
+    "fedfleet.simulation.simulator": ("simulate",),
     # the types that parts are made of, for whoever writes their own
     "fedfleet.core.parts": ("Algorithm", "Dataset", "Draw", "Offer", "Policy", "Selector", "Task"),
     "fedfleet.core.sources": ("DataSource", "DeviceSource", "StateSource"),
     "fedfleet.core.passes": ("BatchPlan", "LocalPass", "Optimiser", "Passed", "Slot"),
-    "fedfleet.core.folding": ("Fold",),
-    "fedfleet.core.labels": ("RunFacts",),
+    "fedfleet.core.aggregation": ("Fold",),
+    "fedfleet.core.part_facts": ("RunFacts",),
     "fedfleet.core.records": ("Assignments", "Book", "Cost", "Decision", "Ended", "Report", "Roster", "ServerState", "whole_work"),
 }  # fmt: skip
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names}
 
 if TYPE_CHECKING:
-    from fedfleet.app.api.foretelling import predict
-    from fedfleet.app.api.found import Measured, Metric, Predicted, Range, Reported, Swept
-    from fedfleet.app.api.measuring import measure
-    from fedfleet.app.api.reporting import report
-    from fedfleet.app.api.searching import tune
-    from fedfleet.app.api.studying import compare, study
-    from fedfleet.app.api.training import load, replay, run
-    from fedfleet.app.comparing.record import Comparison
-    from fedfleet.app.datasets.own import OwnData, data
-    from fedfleet.app.result import Commit, Result
-    from fedfleet.app.studies.answering import Studied
-    from fedfleet.app.tuning.answering import Row, Tuned
+    from fedfleet.app.api.measure import measure
+    from fedfleet.app.api.predict import predict
+    from fedfleet.app.api.report import report
+    from fedfleet.app.api.results import Measured, Metric, Predicted, Range, Reported, Swept
+    from fedfleet.app.api.run import load, replay, run
+    from fedfleet.app.api.run_result import Commit, Result
+    from fedfleet.app.api.study import compare, study
+    from fedfleet.app.api.tune import tune
+    from fedfleet.app.datasets.user_data import OwnData, data
+    from fedfleet.app.studies.compare.records import Comparison
+    from fedfleet.app.studies.grid.run_study import Studied
+    from fedfleet.app.studies.tune.search_result import Row, Tuned
+    from fedfleet.core.aggregation import Fold
     from fedfleet.core.errors import BadInput, Refused, RunFailed
-    from fedfleet.core.folding import Fold
-    from fedfleet.core.labels import RunFacts
+    from fedfleet.core.part_facts import RunFacts
     from fedfleet.core.parts import Algorithm, Dataset, Draw, Offer, Policy, Selector, Task
     from fedfleet.core.passes import BatchPlan, LocalPass, Optimiser, Passed, Slot
     from fedfleet.core.records import (
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     )
     from fedfleet.core.registry import register
     from fedfleet.core.sources import DataSource, DeviceSource, StateSource
-    from fedfleet.runtime.simulate import simulate
+    from fedfleet.simulation.simulator import simulate
 
 __all__ = [
     "Algorithm", "Assignments", "BadInput", "BatchPlan", "Book", "Commit", "Comparison", "Cost", "DataSource", "Dataset",

@@ -131,9 +131,9 @@ def tried(piece: Piece) -> dict[str, Any]:
     if piece.file.is_file():
         return json.loads(piece.file.read_text())
     from fedfleet.app.assemble import assemble
-    from fedfleet.app.predicting.participation import foreseen, other_seeds
-    from fedfleet.app.predicting.predicting import predict
     from fedfleet.app.spec import resolve
+    from fedfleet.app.studies.predict.participation import foreseen, other_seeds
+    from fedfleet.app.studies.predict.prediction import predict
     from fedfleet.core.errors import BadInput
 
     for attempt in range(TRIES):
@@ -166,7 +166,7 @@ def tried(piece: Piece) -> dict[str, Any]:
 
 
 def _predicted(found: Any) -> dict[str, Any]:
-    from fedfleet.app.predicting.predicting import curve_of
+    from fedfleet.app.studies.predict.prediction import curve_of
 
     ideal = found.reference.ideal
     curves = [np.interp(MARKS, np.linspace(0, 1, len(d.accuracy)), d.accuracy) for d in found.draws]
@@ -184,10 +184,10 @@ def _before(found: Any, piece: Piece) -> dict[str, Any]:
     if SETTINGS[piece.task].fleets[piece.split][1] is None:
         return {}
     from fedfleet.app.assemble import assemble
-    from fedfleet.app.predicting.reference import FEW, ideal_spec
+    from fedfleet.app.studies.predict.reference_runs import FEW, ideal_spec
     from fedfleet.measure.calibration import noises
-    from fedfleet.measure.clock import class_clock, curve_at, scarcity
-    from fedfleet.runtime.dry import dry_run
+    from fedfleet.measure.class_clock import class_clock, curve_at, scarcity
+    from fedfleet.simulation.dry_run import dry_run
 
     spec, fleet, small, ideal = found.setup.spec, found.fleet, found.reference.small, found.reference.ideal
     few = assemble(ideal_spec(spec, FEW, spec.stop["rounds"], beside=True), found.setup.task)
@@ -208,7 +208,7 @@ def _before(found: Any, piece: Piece) -> dict[str, Any]:
 def _trained(setup: Any) -> dict[str, Any]:
     from fedfleet.app.assemble import executing
     from fedfleet.core.events import Evaluated, ModelCommitted
-    from fedfleet.runtime.simulate import simulate
+    from fedfleet.simulation.simulator import simulate
 
     start, log = time.perf_counter(), list[Any]()
     with executing(setup) as execute:
@@ -229,8 +229,8 @@ def _trained(setup: Any) -> dict[str, Any]:
 
 def _metrics(setup: Any) -> dict[str, Any]:
     """InterMC-R with the run's own cohort, rounds, deadline and work, and the standard deviation of link speeds."""
-    from fedfleet.app.fleets.sampling import sample_devices, sample_states
-    from fedfleet.app.predicting.participation import mean_samples
+    from fedfleet.app.fleets.fleet_samples import sample_devices, sample_states
+    from fedfleet.app.studies.predict.participation import mean_samples
     from fedfleet.core.fleet import mean_kbps
     from fedfleet.measure.montecarlo.metrics import measure
     from fedfleet.measure.montecarlo.settings import Settings
@@ -268,7 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--band", type=Path, help="write the error band to this file")
     parser.add_argument("--publish", action="store_true", help="write studies/predict.json and studies/predict.md")
     asked = parser.parse_args(argv)
-    from fedfleet.runtime.processes import in_processes
+    from fedfleet.executors.process_map import in_processes
 
     pieces = [
         Piece(asked.split, task, i, asked.out)

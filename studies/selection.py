@@ -148,8 +148,8 @@ def outcome_of(case: Case, out: Path) -> Outcome:
     from fedfleet.app.runs import finished, perform
     from fedfleet.app.spec import resolve
     from fedfleet.core.errors import BadInput, FedFleetError
-    from fedfleet.measure.learning import final_accuracy, time_to_accuracy
-    from fedfleet.runtime.seals import SEAL
+    from fedfleet.measure.accuracy import final_accuracy, time_to_accuracy
+    from fedfleet.store.seals import SEAL
 
     start = time.perf_counter()
     try:

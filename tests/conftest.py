@@ -6,7 +6,7 @@ import signal
 import pytest
 from hypothesis import HealthCheck, settings
 
-import fedfleet.runtime.wire  # noqa: F401  # before a test loads gRPC, since only then can it be told to refuse TLS 1.2
+import fedfleet.network  # noqa: F401  # before a test loads gRPC, since only then can it be told to refuse TLS 1.2
 from fedfleet.core import registry
 
 # Laws are tried on the same examples every time, and a busy machine proves nothing against them.

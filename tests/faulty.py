@@ -29,15 +29,15 @@ from fedfleet.core.records import DROPPED, LOST, Cost, Ints, Stop
 from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys, stream
 from fedfleet.core.sources import FaultSource, World
-from fedfleet.core.spending import STAGES, Spent, staged
+from fedfleet.core.stages import STAGES, Spent, staged
 from fedfleet.measure.tasks import RUNNING, task_table
 from fedfleet.measure.traffic import beside, traffic, wasted_work
 from fedfleet.pace.rounds import deadline
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.audit import decide_again, run_again
-from fedfleet.runtime.checkpoints import Checkpoints, restore
-from fedfleet.runtime.rows import encode
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.audit import decide_again, run_again
+from fedfleet.simulation.checkpoints import Checkpoints, restore
+from fedfleet.simulation.simulator import simulate
+from fedfleet.store import journal as journals
+from fedfleet.store.journal_rows import encode
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
 from fedfleet.world.downtime import crashes, outages, reachable
 from fedfleet.world.faults import FaultRecipe, all_of, delayed, lossy, repeated, slowed

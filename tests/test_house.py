@@ -82,8 +82,8 @@ def test_every_measure_of_a_run_is_in_the_reference():
 
 
 def test_every_kind_of_journal_row_is_in_the_reference():
-    from fedfleet.runtime.journal import _FORMAT
-    from fedfleet.runtime.rows import KIND_NAMES
+    from fedfleet.store.journal import _FORMAT
+    from fedfleet.store.journal_rows import KIND_NAMES
 
     said = (ROOT / "docs/reference/journal.md").read_text()
     assert f"format {_FORMAT}." in said
@@ -127,11 +127,11 @@ def test_texts_are_utf8_whatever_the_language_of_the_machine():
 ONLY_TYPES = {
     "core/commands",  # what the coordinator can ask for
     "core/events",  # facts and outcomes
-    "core/labels",  # what a rule may ask about the task
+    "core/part_facts",  # what a rule may ask about the task
     "core/parts",  # the types of parts
     "core/records",  # the records that travel between parts
     "core/sources",  # the types of what a world is made of
-    "app/spec/settings",  # the schema of a spec's tables
+    "app/spec/table_schemas",  # the schema of a spec's tables
 }
 
 

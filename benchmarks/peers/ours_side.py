@@ -22,11 +22,11 @@ from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.records import Context
 from fedfleet.core.rng import orders
 from fedfleet.core.trees import Tree
+from fedfleet.executors.naive import naive_loop
+from fedfleet.executors.stacked.executor import stacked, train_cohort
+from fedfleet.executors.stacked.placement import open_place
 from fedfleet.learn.optimisers import sgd
 from fedfleet.learn.zoo import fedavg
-from fedfleet.runtime.executors.naive import naive_loop
-from fedfleet.runtime.executors.stacked.executor import stacked, train_cohort
-from fedfleet.runtime.executors.stacked.place import open_place
 
 SEED = 7
 Round = Callable[[Tree], Tree]  # from a model to the next

@@ -46,7 +46,7 @@ class Outcome:
 
 def entries(device: str, cohort: int) -> list[Entry]:
     """Every system with every configuration that could suit it here."""
-    from fedfleet.runtime.executors.stacked.forms import candidates
+    from fedfleet.executors.stacked.form_choice import candidates
 
     n = cores()
     threads = sorted({1, n}) if device == "cpu" else [1]

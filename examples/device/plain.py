@@ -20,7 +20,7 @@ import grpc
 import numpy as np
 from safetensors.numpy import load, save
 
-from fedfleet.runtime.wire import fleet_pb2 as pb  # or what protoc makes of proto/fleet.proto
+from fedfleet.network.protocol import fleet_pb2 as pb
 
 AGAIN = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 

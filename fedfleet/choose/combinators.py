@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.choose.ranking import best, whole_number
+from fedfleet.choose.ranks import best, whole_number
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrapping import remembering, together
+from fedfleet.choose.wrappers import remembering, together
 from fedfleet.core.limits import Count, Fraction
 from fedfleet.core.parts import Draw, Selector, State
 from fedfleet.core.records import Assignments, Bools, Ended, Floats, Ints, Roster

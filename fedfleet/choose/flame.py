@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.choose.durations import SEES, expected, nothing_seen, seen
-from fedfleet.choose.ranking import best
+from fedfleet.choose.ranks import best
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TasksSpent
 from fedfleet.core.limits import Count, Positive, Share, Waiting

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrapping import among
+from fedfleet.choose.wrappers import among
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.labels import FleetFacts
 from fedfleet.core.limits import Natural
+from fedfleet.core.part_facts import FleetFacts
 from fedfleet.core.parts import Selector, State
 from fedfleet.core.records import Bools, Ints, Roster
 

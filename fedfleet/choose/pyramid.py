@@ -12,7 +12,7 @@ from annotated_types import Ge, Le
 
 from fedfleet.choose.ledger import ledger, looked_up, written
 from fedfleet.choose.oort import oort
-from fedfleet.choose.wrapping import remembering
+from fedfleet.choose.wrappers import remembering
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Fraction, NonNegative, Share, Waiting
 from fedfleet.core.parts import Draw, Selector, State

@@ -8,7 +8,7 @@ from typing import Literal, assert_never
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.choose.wrapping import among
+from fedfleet.choose.wrappers import among
 from fedfleet.core.cost import TRAINING_PASSES
 from fedfleet.core.limits import MOST, Count, Epochs, Positive, Share
 from fedfleet.core.parts import Draw, Selector, State

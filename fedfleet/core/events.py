@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fedfleet.core.names import ModelName
+from fedfleet.core.model_names import ModelName
 from fedfleet.core.records import ClientScores, Floats, Ints, Rejected, Roster, ServerState, Tally
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fedfleet.core.intervals import Traces
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.sharing import Names, RowNumbers, rows_taken
+from fedfleet.core.row_map import Names, RowNumbers, rows_taken
 
 
 @dataclass(frozen=True, slots=True)

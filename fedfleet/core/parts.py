@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fedfleet.core.aggregation import Aggregate, Fold, Folding
 from fedfleet.core.edges import NestedPass
 from fedfleet.core.events import TasksSpent
-from fedfleet.core.folding import Aggregate, Fold, Folding
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import (
     Assignments,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedfleet.core.coding import Codec
+from fedfleet.core.codec import Codec
 from fedfleet.core.records import Settings, Slots
 from fedfleet.core.trees import Tree
 

@@ -11,8 +11,8 @@ from annotated_types import Ge, Le
 
 from fedfleet.core.edges import SYNCS, EdgeRule, Sync, Turn, Visit
 from fedfleet.core.errors import BadInput
-from fedfleet.core.labels import LabelsOf, Prior
 from fedfleet.core.limits import Count, Natural
+from fedfleet.core.part_facts import LabelsOf, Prior
 from fedfleet.core.records import Bools, Floats, Ints
 from fedfleet.core.rng import hash_keys, uniforms
 

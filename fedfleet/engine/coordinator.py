@@ -12,6 +12,7 @@ from typing import assert_never
 import numpy as np
 from immutables import Map
 
+from fedfleet.core.aggregation import finish
 from fedfleet.core.commands import WakeAt
 from fedfleet.core.errors import RunFailed, blaming
 from fedfleet.core.events import (
@@ -33,16 +34,15 @@ from fedfleet.core.events import (
     TaskStruck,
     TimerFired,
 )
-from fedfleet.core.folding import finish
-from fedfleet.core.names import model_name
+from fedfleet.core.model_names import model_name
 from fedfleet.core.parts import Algorithm, Plan
 from fedfleet.core.records import Book, ServerState
 from fedfleet.core.trees import content_hash
-from fedfleet.engine import ending
-from fedfleet.engine.asking import candidates_seen, probed
+from fedfleet.engine import stop_rules
 from fedfleet.engine.book import FACTS_PER_INSTANT, INSTANT_SECONDS, learnt, room_for, task_ended, with_book
-from fedfleet.engine.consulting import consult, open_next
-from fedfleet.engine.pending import evaluate_command
+from fedfleet.engine.candidates import candidates_seen, probed
+from fedfleet.engine.decisions import consult, open_next
+from fedfleet.engine.open_commands import evaluate_command
 from fedfleet.engine.state import Phase, Reaction, RunState, alarm, endings, overtaken
 
 
@@ -53,7 +53,7 @@ def begin(plan: Plan) -> Reaction:
     with blaming(f"selector {plan.choose.name!r}, making its first state for {plan.clients} clients,"):
         selector = plan.choose.initial(plan.clients)
     book = Book(kept=plan.pace.initial)
-    first = ending.next_look(plan)
+    first = stop_rules.next_look(plan)
     state = RunState(server, selector, book, Map(), phase=Phase.EVALUATING, room=room_for(0), look=first)
     began = RunBegan(0.0, plan.seed, plan.clients, plan.spec_digest, content_hash(server.params))
     shown = (PaceSet(0.0, name, plan.pace.initial[at]) for name, at in plan.pace.shows)
@@ -134,13 +134,13 @@ def _timer_fired(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
         later = state.look is not None and state.look > fact.time
         return Reaction(overtaken(state), (), look if later else ())
     over = fact.time >= plan.stop.virtual_seconds
-    after = ending.start(state, "virtual_seconds") if over else consult(plan, state)
+    after = stop_rules.start(state, "virtual_seconds") if over else consult(plan, state)
     return Reaction(after.state, after.outcomes, look + after.commands)
 
 
 def _looked(plan: Plan, state: RunState, fact: TimerFired) -> Reaction:
     """Look at the model in the middle of a round; the policy is not asked, so that looking changes nothing."""
-    after = ending.next_look(plan, fact.time)
+    after = stop_rules.next_look(plan, fact.time)
     state = with_book(state._replace(phase=Phase.LOOKING, look=after), now=fact.time)
     return Reaction(state, (), (evaluate_command(state), *_woken(state)))
 
@@ -184,14 +184,14 @@ def make(algorithm: Algorithm, server: ServerState, fact: ReportsGathered) -> Ma
 def _evaluated(plan: Plan, state: RunState, fact: Evaluated) -> Reaction:
     state = with_book(state, now=fact.time)
     if state.phase is Phase.ENDING:
-        return ending.finish(state)
+        return stop_rules.finish(state)
     if state.phase not in (Phase.EVALUATING, Phase.LOOKING, Phase.OVERTAKEN):
         raise RunFailed(f"model {fact.version} was evaluated without being asked for: the runtime is broken")
     looked, unheard = state.phase is not Phase.EVALUATING, state.phase is Phase.OVERTAKEN
-    state = state._replace(phase=Phase.OPEN, progress=ending.progressed(plan, state.progress, fact))
-    reason = ending.goal_reached(plan, state, fact) or ("" if looked else ending.limit_reached(plan, state))
+    state = state._replace(phase=Phase.OPEN, progress=stop_rules.progressed(plan, state.progress, fact))
+    reason = stop_rules.goal_reached(plan, state, fact) or ("" if looked else stop_rules.limit_reached(plan, state))
     if reason:
-        return ending.start(state, reason)
+        return stop_rules.start(state, reason)
     return Reaction(state) if looked and not unheard else consult(plan, state)
 
 

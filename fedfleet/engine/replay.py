@@ -30,7 +30,7 @@ from fedfleet.core.events import (
 from fedfleet.core.parts import Draw, Plan, State
 from fedfleet.core.records import Assignments, Ints, Keys, Roster
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.pending import pending
+from fedfleet.engine.open_commands import pending
 from fedfleet.engine.state import Reaction, RunState
 
 _FACTS = (

@@ -12,11 +12,11 @@ from typing import Any
 
 from fedfleet.core.attackers import attackers
 from fedfleet.core.errors import BadInput
-from fedfleet.core.labels import RunFacts
 from fedfleet.core.limits import Fraction, Positive
+from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.passes import LocalPass, Passed
-from fedfleet.learn.compose import with_pass
+from fedfleet.learn.composition import with_pass
 
 
 @dataclass(frozen=True, slots=True)

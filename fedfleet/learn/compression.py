@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from fedfleet.core.charging import cost_of
-from fedfleet.core.coding import Codec
+from fedfleet.core.codec import Codec
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Offer
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings
+from fedfleet.core.task_cost import cost_of
 from fedfleet.core.trees import Tree, content_hash, tree_nbytes
-from fedfleet.learn.codecs.applying import decode, encode, foreseen, nbytes, sent
-from fedfleet.learn.codecs.chaining import chain
-from fedfleet.learn.compose import with_pass
+from fedfleet.learn.codecs.chain import chain
+from fedfleet.learn.codecs.messages import decode, encode, foreseen, nbytes, sent
+from fedfleet.learn.composition import with_pass
 
 EXTRA = "extra|"  # what goes down beside the model; no module can name a parameter so
 _VERSIONS = 4  # models whose decoded form is kept: asynchronous tasks still train from older ones
@@ -33,7 +33,7 @@ def compressed(
     D(E(model)), and their update is the difference from that. Bytes are those that really travel; where they depend on values,
     a simulation trains first.
 
-    >>> from fedfleet.learn.codecs.integers import int8
+    >>> from fedfleet.learn.codecs.quantisation import int8
     >>> from fedfleet.learn.zoo import fedavg
     >>> server, asked = ServerState({"w": np.zeros((100, 100), np.float32)}), Assignments(np.array([0]), np.array([0]), np.ones(1))
     >>> bool(cost_of(compressed(fedavg(), up=[int8()]), server, asked, np.array([20])).bytes_up[0] < 0.27 * 40_000)

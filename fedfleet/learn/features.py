@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fedfleet.core.coding import Codec
-from fedfleet.core.folding import Fold
+from fedfleet.core.aggregation import Fold
+from fedfleet.core.codec import Codec
 from fedfleet.core.limits import Epochs
 from fedfleet.core.parts import Algorithm
 from fedfleet.learn.attacks import Attack, attacked
 from fedfleet.learn.compression import compressed
-from fedfleet.learn.home import personalised
-from fedfleet.learn.personal import fine_tuned
-from fedfleet.learn.private import Privacy
-from fedfleet.learn.robust import folded_by
+from fedfleet.learn.differential_privacy import Privacy
+from fedfleet.learn.local_parameters import personalised
+from fedfleet.learn.personalisation import fine_tuned
+from fedfleet.learn.robust_folds import folded_by
 
 
 def featured(

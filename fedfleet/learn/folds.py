@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedfleet.core.folding import Fold
+from fedfleet.core.aggregation import Fold
 from fedfleet.core.limits import Bound, Positive
 from fedfleet.core.passes import Names
 from fedfleet.core.records import ServerState

@@ -9,7 +9,7 @@ from typing import Any
 from fedfleet.core.errors import BadInput, blaming
 from fedfleet.core.parts import Algorithm, Loss
 from fedfleet.core.passes import NO_SETTINGS, Batch, Carried, LocalPass, Tensors
-from fedfleet.learn.compose import with_pass
+from fedfleet.learn.composition import with_pass
 
 
 def with_loss(algorithm: Algorithm, loss: Loss) -> Algorithm:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.core.charging import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm, Offer, Pass
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.records import Assignments, Context, Cost, Ints, Report, ServerState, Settings
+from fedfleet.core.task_cost import cost_of
 
 
 def overridden(algorithm: Algorithm, variants: tuple[tuple[Ints, Algorithm], ...], clients: int) -> Algorithm:

@@ -13,8 +13,8 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
+from fedfleet.core.aggregation import Aggregate, Entry, Fold, Mean
 from fedfleet.core.errors import BadInput, Refused
-from fedfleet.core.folding import Aggregate, Entry, Fold, Mean
 from fedfleet.core.limits import Natural, Positive
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.records import Context, Report, ServerState
@@ -58,7 +58,7 @@ def damped(
     1 / (a (tau - b) + 1)). With average = "fixed" the weights n alone divide, as FedBuff's 1/K does: stale reports then make the
     step shorter instead of counting less beside the others. Use it with a pace that lets late reports in.
 
-    >>> from fedfleet.learn.averaging import fedavg
+    >>> from fedfleet.learn.fedavg import fedavg
     >>> damped(fedavg()).fold.enter(8.0, {}, Context(3, 1.0, 0))
     Entry(weight=4.0, factor=1.0, sum='', parts=None)
     >>> damped(fedavg(), average="fixed").fold.enter(8.0, {}, Context(3, 1.0, 0))
@@ -90,7 +90,7 @@ def stepping(
     weigh = "one"; average = "normalised" divides by the sum of s(tau) instead of K. FLHetBench takes K = 10,
     concurrency 100 and max_staleness 5.
 
-    >>> from fedfleet.learn.averaging import fedavg
+    >>> from fedfleet.learn.fedavg import fedavg
     >>> half = stepping(fedavg(), server_lr=0.5)
     >>> float(half.apply(ServerState({"w": np.zeros(1)}), Aggregate({"w": np.ones(1)}, 1.0, 1)).params["w"][0])
     0.5
@@ -117,7 +117,7 @@ def mixing(
     w_k - w_start, so the server adds what the model has moved since. Meant for pace.use = "buffered" with k = 1; with more
     reports in a commit it adds the mean of their mixtures.
 
-    >>> from fedfleet.learn.averaging import fedavg
+    >>> from fedfleet.learn.fedavg import fedavg
     >>> start, now = {"w": np.zeros(1, np.float32)}, ServerState({"w": np.full(1, 3, np.float32)})
     >>> came = Report(0, 0, {"w": np.ones(1, np.float32)}, 1.0, {})  # this client's model is 1 then, and the server's 3
     >>> mixing(fedavg()).accept(now, came, Context(1, 1.0, 0, start=start)).update["w"].tolist()

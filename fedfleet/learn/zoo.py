@@ -1,12 +1,17 @@
 """The methods by name."""
 
-from fedfleet.learn.averaging import fedavg
-from fedfleet.learn.bounds import kept_home, pooled
-from fedfleet.learn.compose import method
-from fedfleet.learn.distilled import distilled
-from fedfleet.learn.drifts import controlled, dynamic
-from fedfleet.learn.normalised import normalised
-from fedfleet.learn.personal import (
+from fedfleet.learn.baselines import kept_home, pooled
+from fedfleet.learn.bias_prompt import bias_prompted
+from fedfleet.learn.composition import method
+from fedfleet.learn.drift_correction import controlled, dynamic
+from fedfleet.learn.fedavg import fedavg
+from fedfleet.learn.fedkd import distilled
+from fedfleet.learn.fednova import normalised
+from fedfleet.learn.fetchsgd import sketched
+from fedfleet.learn.gradient_surgery import surgery
+from fedfleet.learn.model_widths import heterofl_widths, ordered_dropout
+from fedfleet.learn.objective_terms import proximal
+from fedfleet.learn.personalisation import (
     body_alone,
     fine_tuned,
     head_then_body,
@@ -14,14 +19,9 @@ from fedfleet.learn.personal import (
     with_own_model,
     with_own_norms,
 )
-from fedfleet.learn.prompts import bias_prompted
-from fedfleet.learn.servers import with_adagrad, with_adam, with_momentum, with_yogi
-from fedfleet.learn.sketched import sketched
+from fedfleet.learn.server_optimisers import with_adagrad, with_adam, with_momentum, with_yogi
 from fedfleet.learn.staleness import damped, mixing, stepping
-from fedfleet.learn.surgery import surgery
-from fedfleet.learn.terms import proximal
-from fedfleet.learn.timely import partial_layers
-from fedfleet.learn.widths import heterofl_widths, ordered_dropout
+from fedfleet.learn.timelyfl import partial_layers
 
 fedprox = method(proximal, fedavg)
 centralized = method(pooled, fedavg)

@@ -13,8 +13,8 @@ class _Called(ModuleType):
     """The public call has the name of this package, and whichever is loaded first must not hide the other: so it can be called."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """How hard is this fleet? See `help(fedfleet.app.api.measuring.measure)`."""
-        return import_module("fedfleet.app.api.measuring").measure(*args, **kwargs)
+        """How hard is this fleet? See `help(fedfleet.app.api.measure.measure)`."""
+        return import_module("fedfleet.app.api.measure").measure(*args, **kwargs)
 
 
 sys.modules[__name__].__class__ = _Called

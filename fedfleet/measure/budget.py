@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfleet.core.events import Evaluated, Event, Probed, ReportUnwanted, TasksSpent
 from fedfleet.core.records import Floats
-from fedfleet.measure.spending import AGAIN, BYTES
+from fedfleet.measure.device_work import AGAIN, BYTES
 
 Price = Literal["seconds", "joules", "bytes"]
 _COLUMNS: dict[str, tuple[str, ...]] = {"joules": ("joules",), "bytes": BYTES}

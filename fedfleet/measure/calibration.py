@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fedfleet.core.records import Floats, Ints
-from fedfleet.measure.clock import Ideal, Participation, class_clock, foretold
+from fedfleet.measure.class_clock import Ideal, Participation, class_clock, foretold
 
 EXPONENTS: Floats = np.round(np.arange(0.0, 0.601, 0.025), 3)  # of which one is chosen
 _TRIED, _NEARLY = 25, 1e-9

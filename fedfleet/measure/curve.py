@@ -10,8 +10,8 @@ import numpy as np
 
 from fedfleet.core.events import Evaluated, Event, ModelCommitted, RoundFailed
 from fedfleet.core.records import Ints
+from fedfleet.measure.accuracy import Curve, learning_curve
 from fedfleet.measure.budget import priced
-from fedfleet.measure.learning import Curve, learning_curve
 
 MOST_POINTS = 2000  # beyond, points are left out evenly: a page cannot show more
 TARGETS = tuple(round(0.05 * i, 2) for i in range(1, 20))  # accuracies of which `time_to` tells

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.events import Event, ModelCommitted, ReportRejected, RoundFailed, RunBegan, RunEnded
+from fedfleet.measure.accuracy import by_part, client_accuracy, convergence_time, learning_curve, unseen_accuracy
 from fedfleet.measure.budget import budgets, targets
 from fedfleet.measure.curve import curve_table, times_to
+from fedfleet.measure.device_work import by_fate, looks, spending, stage_seconds
 from fedfleet.measure.energy import energy
-from fedfleet.measure.learning import by_part, client_accuracy, convergence_time, learning_curve, unseen_accuracy
-from fedfleet.measure.pacing import abandoned_rounds, rebroadcasts, timelines
 from fedfleet.measure.participation import contributions, participation_fairness, staleness_histogram, utilisation
-from fedfleet.measure.spending import by_fate, looks, spending, stage_seconds
+from fedfleet.measure.round_outcomes import abandoned_rounds, rebroadcasts, timelines
 from fedfleet.measure.tasks import Tasks, task_table
 from fedfleet.measure.traffic import beside, traffic, wasted_work
 from fedfleet.measure.warnings import failed_rounds, warnings

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from fedfleet.core.aggregation import TOO_FEW
 from fedfleet.core.events import CandidatesSeen, Evaluated, Event, ModelCommitted, ReportRejected, RoundFailed, RunEnded
-from fedfleet.core.folding import TOO_FEW
 from fedfleet.core.records import Ints
+from fedfleet.measure.accuracy import client_accuracy, learning_curve
 from fedfleet.measure.failures import clock, cure, failures
-from fedfleet.measure.learning import client_accuracy, learning_curve
 
 _LEARNT = 0.01  # a run whose accuracy never rose by so much has learnt nothing
 _DEVIATIONS = 2.0  # an accuracy that lies no farther above chance than this many standard deviations could be chance

@@ -2,7 +2,7 @@
 
 from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.problem import Problem, problem_from
-from fedfleet.shuffle.relaxed import Relaxed, solve_relaxed
+from fedfleet.shuffle.relaxation import Relaxed, solve_relaxed
 from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.slsqp import Reference, solve_slsqp
 from fedfleet.shuffle.solve import Solution, solve, solve_many

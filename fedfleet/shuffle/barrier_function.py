@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedfleet.shuffle.divergence import LARGEST, Floats, perspective
 from fedfleet.shuffle.objective import latencies
-from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price
+from fedfleet.shuffle.problem_batch import RelaxedProblems, price
 
 HIGH = LARGEST * 1.05  # t may pass ln 2 a little, so that ln 2 itself lies inside
 _TINY = 1e-300

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fedfleet.shuffle.central_path import Path
 from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.relaxed_problems import RelaxedProblems
+from fedfleet.shuffle.problem_batch import RelaxedProblems
 
 
 @dataclass(frozen=True, slots=True)

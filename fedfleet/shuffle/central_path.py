@@ -9,7 +9,7 @@ import numpy as np
 from fedfleet.shuffle.barrier_function import Point, barrier_value, inside, point_at, time_weights
 from fedfleet.shuffle.divergence import Floats
 from fedfleet.shuffle.newton_step import NewtonStep, newton_step
-from fedfleet.shuffle.relaxed_problems import RelaxedProblems, relaxed_value, rescaled, start, take
+from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_value, rescaled, start, take
 
 CENTRED = 1.0  # a decrement below which the path may be followed further
 WARM = 3e-2  # the gap from which paths for other t may start

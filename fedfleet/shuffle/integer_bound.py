@@ -16,7 +16,7 @@ import numpy as np
 from fedfleet.shuffle.bound import Cuts, cut_values, floor_gain
 from fedfleet.shuffle.divergence import EMPTY, LARGEST, Floats, least_imbalance
 from fedfleet.shuffle.problem import Problem
-from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price, take
+from fedfleet.shuffle.problem_batch import RelaxedProblems, price, take
 
 _ONE_BY_ONE = 96  # sizes of the smallest device are looked at one by one up to here, then in blocks
 _LISTED = 8192  # sizes whose least imbalance is computed

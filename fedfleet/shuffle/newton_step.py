@@ -14,7 +14,7 @@ import numpy as np
 
 from fedfleet.shuffle.barrier_function import HIGH, Point, soft_time
 from fedfleet.shuffle.divergence import Floats
-from fedfleet.shuffle.relaxed_problems import RelaxedProblems, price
+from fedfleet.shuffle.problem_batch import RelaxedProblems, price
 
 _TINY = 1e-300
 

@@ -13,8 +13,8 @@ from fedfleet.shuffle.local_search import descend
 from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.plan_batch import PlanBatch, objectives
 from fedfleet.shuffle.problem import Problem, effort, link
-from fedfleet.shuffle.relaxed import best_of, solve_relaxed
-from fedfleet.shuffle.relaxed_problems import RelaxedProblems, relaxed_problems, take
+from fedfleet.shuffle.problem_batch import RelaxedProblems, relaxed_problems, take
+from fedfleet.shuffle.relaxation import best_of, solve_relaxed
 from fedfleet.shuffle.rounding import largest_remainder, rounded
 from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.whole_plans import (

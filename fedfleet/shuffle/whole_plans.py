@@ -18,8 +18,8 @@ from fedfleet.shuffle.integer_bound import Case, all_cases, case_bounds, restric
 from fedfleet.shuffle.local_search import descend
 from fedfleet.shuffle.plan_batch import PlanBatch, take_plans
 from fedfleet.shuffle.problem import Problem, effort, link
-from fedfleet.shuffle.relaxed import Relaxed
-from fedfleet.shuffle.relaxed_problems import RelaxedProblems
+from fedfleet.shuffle.problem_batch import RelaxedProblems
+from fedfleet.shuffle.relaxation import Relaxed
 from fedfleet.shuffle.rounding import largest_remainder, rounded
 from fedfleet.shuffle.simple_plans import starts
 

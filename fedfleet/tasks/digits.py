@@ -13,7 +13,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Depth, Width
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.small_images import transformer
 from fedfleet.tasks.task import TaskRecipe, fit_task
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from fedfleet.core.memory_limit import check_room
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
-from fedfleet.core.room import check_room
 
 CLASSES, SAMPLES = 60, 12_000
 _STROKES, _POINTS = 3, 8  # curves of a letter at most, and points along each

@@ -7,22 +7,22 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.limits import Count, Natural, Width
-from fedfleet.tasks.narrowing import units
-from fedfleet.tasks.readers import realworld, worn
-from fedfleet.tasks.sources import Source, data_from
+from fedfleet.tasks.data_files import Source, data_from
+from fedfleet.tasks.narrow_models import units
+from fedfleet.tasks.readers import realworld, wearables
 from fedfleet.tasks.synthetic import made_up
 from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 
-WISDM = Source("WISDM", ("wisdm51/windows200x3.npz",), lambda path, samples: worn.read_wisdm(path))
+WISDM = Source("WISDM", ("wisdm51/windows200x3.npz",), lambda path, samples: wearables.read_wisdm(path))
 PHONE_WATCH = Source(
     "GeoTecINIT's phone and watch",
     ("sp_sw_har/windows128x6.npz",),
-    lambda path, samples: worn.read_phone_watch(path).dataset,
+    lambda path, samples: wearables.read_phone_watch(path).dataset,
 )
 HARBOX = Source(
     "HARBox",
     tuple(f"{d}/*/*_train.txt" for d in ("harbox", "harbox/large_scale_HARBox", "large_scale_HARBox")),
-    lambda path, samples: worn.read_harbox(path),
+    lambda path, samples: wearables.read_harbox(path),
 )
 REALWORLD = Source(
     "RealWorld",

@@ -7,10 +7,10 @@ from typing import Any
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Depth, Side, Width
-from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.data_files import Source, data_from
+from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import folders, leaf
 from fedfleet.tasks.readers.cifar import read_cifar
-from fedfleet.tasks.sources import Source, data_from
 from fedfleet.tasks.synthetic import made_up
 from fedfleet.tasks.task import TaskRecipe, fit_task
 

@@ -16,7 +16,7 @@ from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Tree
-from fedfleet.tasks.prompting import head_of
+from fedfleet.tasks.prompts import head_of
 from fedfleet.tasks.task import first_parameters, hold_out
 
 _BATCH, _RATE, _DECAY = 128, 2e-3, 0.05

@@ -10,11 +10,11 @@ import numpy as np
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Depth, Width
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.data_files import Source, arrays, data_from, numbered, pixels
+from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import leaf
 from fedfleet.tasks.readers.idx import read_digits
 from fedfleet.tasks.readers.omniglot import read_omniglot
-from fedfleet.tasks.sources import Source, arrays, data_from, numbered, pixels
 from fedfleet.tasks.synthetic import made_up
 from fedfleet.tasks.task import Net, TaskRecipe, fit_task
 

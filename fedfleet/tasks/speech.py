@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fedfleet.core.limits import Count
+from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.readers import wav
-from fedfleet.tasks.sources import Source, data_from
 from fedfleet.tasks.synthetic import made_up
 from fedfleet.tasks.task import TaskRecipe, fit_task
 

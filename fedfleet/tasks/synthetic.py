@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from fedfleet.core.memory_limit import check_room
 from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
-from fedfleet.core.room import check_room
 from fedfleet.core.trees import Array
 
 SAMPLES = 4000

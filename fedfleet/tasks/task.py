@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fedfleet.core.errors import BadInput
+from fedfleet.core.memory_limit import check_room
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import address, stream
-from fedfleet.core.room import check_room
 from fedfleet.core.trees import Tree
 
 

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from fedfleet.core.limits import Count, Width, Words
-from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.data_files import Source, data_from
+from fedfleet.tasks.narrow_models import units
 from fedfleet.tasks.readers import leaf, plays
 from fedfleet.tasks.readers.words import WIDTH
-from fedfleet.tasks.sources import Source, data_from
 from fedfleet.tasks.synthetic import made_up, made_up_text
 from fedfleet.tasks.task import TaskRecipe, fit_task
 

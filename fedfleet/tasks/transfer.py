@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Side
+from fedfleet.tasks.data_files import Source, data_from
 from fedfleet.tasks.photos import CIFAR, CIFAR_SHAPE
 from fedfleet.tasks.small_images import CHARS74K, SHAPE
-from fedfleet.tasks.sources import Source, data_from
 from fedfleet.tasks.synthetic import made_up
 from fedfleet.tasks.task import TaskRecipe, fit_task
 from fedfleet.tasks.xrays import COVID, PNEUMONIA
@@ -50,7 +50,7 @@ def transfer(
 
 def _build(net: Backbone, shape: tuple[int, ...], side: int, classes: int) -> Any:
     from fedfleet.tasks.nets import attention, mobile, residual
-    from fedfleet.tasks.nets.fitting import Fit
+    from fedfleet.tasks.nets.input_resize import Fit
 
     makers: dict[str, Callable[[Any], Any]] = {
         "resnet18": lambda fit: residual.resnet18(classes, fit),

@@ -10,9 +10,9 @@ import numpy as np
 
 from fedfleet.core.limits import Count, Side
 from fedfleet.core.parts import Dataset
+from fedfleet.tasks.data_files import Source, arrays, data_from, numbered, pixels
 from fedfleet.tasks.photos import check_side, transformer
 from fedfleet.tasks.readers import folders
-from fedfleet.tasks.sources import Source, arrays, data_from, numbered, pixels
 from fedfleet.tasks.synthetic import made_up
 from fedfleet.tasks.task import TaskRecipe, fit_task
 

@@ -12,9 +12,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedfleet.testing.coding import check_codec
-    from fedfleet.testing.executing import check_executor, check_kinks
-    from fedfleet.testing.learning import check_algorithm, check_fold
+    from fedfleet.testing.algorithms import check_algorithm, check_fold
+    from fedfleet.testing.codecs import check_codec
+    from fedfleet.testing.executors import check_executor, check_kinks
+    from fedfleet.testing.selectors_and_policies import check_policy, check_selector
     from fedfleet.testing.sources import (
         check_data_source,
         check_device_source,
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
         check_partition,
         check_state_source,
     )
-    from fedfleet.testing.steering import check_policy, check_selector
 
 _HOMES = {
-    "coding": ("check_codec",),
-    "executing": ("check_executor", "check_kinks"),
-    "learning": ("check_algorithm", "check_fold"),
+    "codecs": ("check_codec",),
+    "executors": ("check_executor", "check_kinks"),
+    "algorithms": ("check_algorithm", "check_fold"),
     "sources": (
         "check_data_source",
         "check_device_source",
@@ -37,7 +37,7 @@ _HOMES = {
         "check_partition",
         "check_state_source",
     ),
-    "steering": ("check_policy", "check_selector"),
+    "selectors_and_policies": ("check_policy", "check_selector"),
 }
 
 __all__ = [

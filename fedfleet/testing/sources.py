@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedfleet.core.meeting import Earliest
 from fedfleet.core.parts import Task
+from fedfleet.core.quorum import Earliest
 from fedfleet.core.records import Bools, Cost, Floats, Ints
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, FaultSource, Mishaps, StateSource
-from fedfleet.core.spending import STAGES, Spent
+from fedfleet.core.stages import STAGES, Spent
 from fedfleet.world.partitions import PartitionRecipe, hold
 
 

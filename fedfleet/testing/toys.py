@@ -9,7 +9,7 @@ from fedfleet.core.records import Assignments, Cost, Floats, Ints, Report, Score
 from fedfleet.core.rng import uniforms
 from fedfleet.core.sources import DataSource, Split
 from fedfleet.core.trees import Tree, tree_nbytes
-from fedfleet.learn.averaging import add_to_model, whole_model
+from fedfleet.learn.fedavg import add_to_model, whole_model
 from fedfleet.learn.folds import mean
 
 NOTHING: Tree = {}

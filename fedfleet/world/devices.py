@@ -16,9 +16,9 @@ from fedfleet.core.fleet import DeviceTable, take_devices
 from fedfleet.core.limits import Kinds, NonNegative, Positive, Ratio
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
-from fedfleet.core.sharing import SharedNames, everyones_row, row_of
+from fedfleet.core.row_map import SharedNames, everyones_row, row_of
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.spending import Spent, staged, stages_of
+from fedfleet.core.stages import Spent, staged, stages_of
 from fedfleet.world.bases import load_devices
 from fedfleet.world.samplers.dpgmm import Support, sample_dpgmm
 

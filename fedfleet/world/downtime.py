@@ -14,7 +14,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Fraction, Positive
-from fedfleet.core.meeting import Earliest
+from fedfleet.core.quorum import Earliest
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import hash_keys, uniforms
 from fedfleet.core.sources import FaultSource, Mishaps, StateSource

@@ -9,7 +9,7 @@ from fedfleet.core.limits import Fraction, NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import normals, uniforms
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.spending import Spent, best_said, staged, stages_of
+from fedfleet.core.stages import Spent, best_said, staged, stages_of
 from fedfleet.world.devices import DeviceRecipe
 
 

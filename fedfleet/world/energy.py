@@ -15,10 +15,10 @@ import numpy as np
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.limits import NonNegative
 from fedfleet.core.records import Floats, Ints, Keys
-from fedfleet.core.sharing import SharedNames
+from fedfleet.core.row_map import SharedNames
 from fedfleet.core.sources import DeviceSource, EnergySource
-from fedfleet.core.spending import Spent
-from fedfleet.world.bases.reading import read_json
+from fedfleet.core.stages import Spent
+from fedfleet.world.bases.file_checks import read_json
 
 EnergyRecipe = Callable[[DeviceSource, Keys, int], EnergySource]
 Link = Literal["wifi", "4g"]

@@ -16,7 +16,7 @@ from fedfleet.core.limits import Fraction, Positive
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import address, uniforms
 from fedfleet.core.sources import FaultSource, Mishaps
-from fedfleet.core.spending import COMPUTE, DOWNLOAD, STAGES, UPLOAD
+from fedfleet.core.stages import COMPUTE, DOWNLOAD, STAGES, UPLOAD
 
 FaultRecipe = Callable[[Keys, int], FaultSource]
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.limits import Count, Positive
+from fedfleet.core.memory_limit import check_room
 from fedfleet.core.parts import Dataset, Task
 from fedfleet.core.records import Ints, Keys
 from fedfleet.core.rng import stream
-from fedfleet.core.room import check_room
 from fedfleet.core.sources import DataSource, Split
 
 # (dataset, rows, clients, generator) -> the client of each row

@@ -13,10 +13,10 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import StateScorer
 from fedfleet.core.intervals import Traces, finish_after, ready_seconds, ready_until, traces
 from fedfleet.core.limits import Count, Natural, NonNegative, Positive, Sessions, Share
-from fedfleet.core.meeting import first_meeting
+from fedfleet.core.memory_limit import check_room
+from fedfleet.core.quorum import first_meeting
 from fedfleet.core.records import Bools, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
-from fedfleet.core.room import check_room
 from fedfleet.core.sources import StateSource
 from fedfleet.world.bases import load_states
 from fedfleet.world.samplers.dpcsm import sample_dpcsm

@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from fedfleet.app import cli
+from fedfleet.app.cli.main import main
 from fedfleet.app.datasets.catalogue import DATASETS, PublicSet, RemoteFile
-from fedfleet.app.pages.report import write_report
+from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import load_spec
 from tests.app.datasets.shelf import BODY, Server, Shelf, handler, known
@@ -22,7 +22,7 @@ def fedfleet(monkeypatch, capsys):
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["fedfleet", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main.main()
         printed = capsys.readouterr()
         return ended.value.code, printed.out, printed.err
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from fedfleet.app.assemble import assemble
 from fedfleet.app.spec import resolve, with_words
-from fedfleet.engine.nested import SYNCS, visits_of
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.nested import nested
-from fedfleet.runtime.simulate import simulate
+from fedfleet.engine.hierarchy import SYNCS, visits_of
+from fedfleet.executors.edge_turns import nested
+from fedfleet.executors.inline import inline
+from fedfleet.simulation.simulator import simulate
+from fedfleet.store import journal as journals
 
 SPEC = """
 seed = 5

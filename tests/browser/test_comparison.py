@@ -4,24 +4,24 @@ from html import escape
 
 import pytest
 
-from fedfleet.app.comparing.answering import compare
-from fedfleet.app.pages.compared.checking import how_to_check
-from fedfleet.app.pages.compared.curves import accuracy_figure
-from fedfleet.app.pages.compared.participation import who_took_part
-from fedfleet.app.pages.compared.rows import Head, html_table
-from fedfleet.app.pages.compared.timing import where_time_went
-from fedfleet.app.pages.compared.verdicts import verdict_list
-from fedfleet.app.pages.comparison import write_comparison
-from fedfleet.app.pages.demo import write_demo
+from fedfleet.app.pages.comparison_page import write_comparison
+from fedfleet.app.pages.demo_page import write_demo
 from fedfleet.app.pages.html import page
-from fedfleet.app.pages.study import write_study
-from fedfleet.app.studies.answering import study
-from fedfleet.app.studies.file import study_of
-from fedfleet.app.studies.running import Means
+from fedfleet.app.pages.sides.comparison_checks import how_to_check
+from fedfleet.app.pages.sides.curves import accuracy_figure
+from fedfleet.app.pages.sides.run_rows import Head, html_table
+from fedfleet.app.pages.sides.side_participation import who_took_part
+from fedfleet.app.pages.sides.side_times import where_time_went
+from fedfleet.app.pages.sides.verdicts import verdict_list
+from fedfleet.app.pages.study_page import write_study
+from fedfleet.app.studies.compare.comparison import compare
+from fedfleet.app.studies.grid.run_study import study
+from fedfleet.app.studies.grid.study_file import study_of
+from fedfleet.app.studies.grid.study_jobs import Means
 from tests.app.demo.doing import demo_of
-from tests.app.pages.compared.looks import side
-from tests.app.pages.test_comparison import runs
-from tests.app.pages.test_study import TABLE
+from tests.app.pages.sides.looks import side
+from tests.app.pages.test_comparison_page import runs
+from tests.app.pages.test_study_page import TABLE
 
 __all__ = ["runs"]
 SIGHTS = [(1100, False), (1100, True), (390, False), (390, True)]

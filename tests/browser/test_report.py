@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.pages.report import write_report
+from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 

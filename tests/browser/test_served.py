@@ -6,12 +6,12 @@ from contextlib import ExitStack
 import pytest
 
 from fedfleet.core.events import ModelCommitted
-from fedfleet.runtime.lock import locked
+from fedfleet.store.lock import locked
 from tests.app.dashboard.runs import Answers, folder_of
-from tests.app.dashboard.test_wired import told
+from tests.app.dashboard.test_served_runs import told
 from tests.browser.test_comparison import SIGHTS
-from tests.runtime.wire.fleets import METHODS, fleet
-from tests.runtime.wire.harness import PATIENT
+from tests.network.fleets import METHODS, fleet
+from tests.network.harness import PATIENT
 
 STATUS = {"devices_online": 5, "running": 1, "waiting_for": "1 report: of client 5", "draining": False}
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from fedfleet.app.fleets.exchange import solve_file
-from fedfleet.app.fleets.sampling import sample_devices, sample_states
-from fedfleet.app.pages.exchange import user_page
-from fedfleet.app.pages.fleets import devices_page, states_page, successes_page
-from fedfleet.app.pages.shapley import explain_page
+from fedfleet.app.fleets.fleet_samples import sample_devices, sample_states
+from fedfleet.app.fleets.sample_exchange import solve_file
+from fedfleet.app.pages.exchange_page import user_page
+from fedfleet.app.pages.explanation_page import explain_page
+from fedfleet.app.pages.fleet_pages import devices_page, states_page, successes_page
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.shuffle import problem_from
-from tests.app.pages.test_shapley import FOUND
+from tests.app.cli.verbs.test_shuffle import USER
+from tests.app.pages.test_explanation_page import FOUND
 from tests.app.specs import fleet
-from tests.app.verbs.test_shuffle import USER
 
 
 @pytest.fixture(scope="module")

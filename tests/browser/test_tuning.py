@@ -1,7 +1,7 @@
 """The page of a search in a browser, in light and dark, wide and on a phone."""
 
-from fedfleet.app.pages.tuning import write_tuning
-from tests.app.tuning.test_answering import made, row
+from fedfleet.app.pages.search_page import write_tuning
+from tests.app.studies.tune.test_search_result import made, row
 from tests.browser.test_comparison import lines, seen
 
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.choose.bounds import fair, fastest
+from fedfleet.choose.baselines import fair, fastest
 from fedfleet.choose.combinators import explore, per_user
 from fedfleet.choose.flame import flame
 from fedfleet.choose.only import only
-from fedfleet.choose.power import power_of_choice
+from fedfleet.choose.power_of_choice import power_of_choice
 from fedfleet.choose.timely import timely, timely_interval
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.edges import UserSource

@@ -5,15 +5,15 @@ import pytest
 
 from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.spec import resolve
-from fedfleet.choose.bounds import fastest
+from fedfleet.choose.baselines import fastest
 from fedfleet.choose.only import only
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import TasksSent
-from fedfleet.core.labels import FleetFacts
+from fedfleet.core.part_facts import FleetFacts
 from fedfleet.core.parts import Draw
 from fedfleet.core.rng import client_keys
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.testing import check_selector
 from tests.choose.rosters import roster
 from tests.worlds import only as events_of_kind

@@ -12,16 +12,16 @@ from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.spec import resolve
 from fedfleet.choose.timely import SEES, passes, portions, timely, timely_interval
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, TasksDropped, TasksSent
 from fedfleet.core.parts import Draw
 from fedfleet.core.records import Roster
+from fedfleet.core.task_cost import cost_of
 from fedfleet.engine.coordinator import begin
-from fedfleet.runtime.foreseen import roster_of
-from fedfleet.runtime.simulate import simulate
-from fedfleet.runtime.wire.served import check_servable
+from fedfleet.network.server.served_plan import check_servable
+from fedfleet.simulation.rosters import roster_of
+from fedfleet.simulation.simulator import simulate
 from fedfleet.testing import check_selector
 from tests.worlds import only
 

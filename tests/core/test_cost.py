@@ -4,7 +4,7 @@ import numpy as np
 
 from fedfleet.core.cost import scaled, stage_seconds
 from fedfleet.core.records import Cost
-from fedfleet.core.spending import total
+from fedfleet.core.stages import total
 
 
 def seconds_of(*args, **kwargs):

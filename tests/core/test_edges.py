@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedfleet.core.edges import SYNCS, EdgeRule, NestedPass, Sync, Turn, UserSource
-from fedfleet.learn.averaging import fedavg
+from fedfleet.learn.fedavg import fedavg
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20))

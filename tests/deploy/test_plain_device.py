@@ -34,7 +34,7 @@ def test_a_device_that_follows_the_page_alone_takes_part(tmp_path):
     address, data = f"127.0.0.1:{free_port()}", digits_logreg()(7).dataset
     words = ["serve", "spec.toml", "--out", "served", "--address", address, "--evaluate", "devices", "--json"]
     running = [
-        subprocess.Popen([sys.executable, "-m", "fedfleet.app.cli", *words], cwd=tmp_path, stdout=subprocess.PIPE)
+        subprocess.Popen([sys.executable, "-m", "fedfleet.app.cli.main", *words], cwd=tmp_path, stdout=subprocess.PIPE)
     ]
     try:
         for client in range(2):

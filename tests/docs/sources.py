@@ -178,7 +178,7 @@ def default(kind: str, part: str, key: str) -> float:
 
 def option(verb: str, name: str) -> float:
     """The default of a command's option."""
-    return inspect.signature(of(f"fedfleet.app.verbs.{verb}:{verb}")).parameters[name].default
+    return inspect.signature(of(f"fedfleet.app.cli.verbs.{verb}:{verb}")).parameters[name].default
 
 
 def most(name: str) -> float:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from fedfleet.app.spec.describe import describe
-from fedfleet.app.spec.tables import build_part, resolve_part
+from fedfleet.app.spec.parameter_text import describe
+from fedfleet.app.spec.table_checks import build_part, resolve_part
 from fedfleet.core.edges import Abilities, Visit
 from fedfleet.core.errors import BadInput
-from fedfleet.core.labels import LabelsOf, Prior
+from fedfleet.core.part_facts import LabelsOf, Prior
 from fedfleet.core.rng import client_keys
 from fedfleet.edges.fedgs import CURSOR, EPOCH, fedgs, match_path, matched, shuffled
 

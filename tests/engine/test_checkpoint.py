@@ -12,12 +12,12 @@ from fedfleet.choose.uniform import uniform
 from fedfleet.core.parts import Policy, Selector
 from fedfleet.core.records import Assignments, Decision, Stop
 from fedfleet.engine.checkpoint import freeze, thaw
+from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.pending import pending
+from fedfleet.engine.open_commands import pending
 from fedfleet.engine.state import RunState, in_order_of_arrival
-from fedfleet.runtime.acting import carry_out
-from fedfleet.runtime.rows import encode
-from fedfleet.runtime.simulate import Simulation, fresh, next_fact, simulate, taken_up
+from fedfleet.simulation.simulator import Simulation, fresh, next_fact, simulate, taken_up
+from fedfleet.store.journal_rows import encode
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import buffered, fleets, kinds_of, paces, toy_plan, world_of
 

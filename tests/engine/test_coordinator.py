@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core import folding
+from fedfleet.core import aggregation
 from fedfleet.core.commands import Evaluate, FindCandidates, Forget, Gather, Send, WakeAt
 from fedfleet.core.errors import RunFailed
 from fedfleet.core.events import (
@@ -53,9 +53,11 @@ SENT = [Evaluated(0.0, 0, 1, 10, 0.0), TimerFired(20.0), CandidatesSeen(20.0, ro
 
 def aggregate_of(plan, state, *updates):
     fold = plan.algorithm.fold
-    acc = folding.zero(fold, state.server)
+    acc = aggregation.zero(fold, state.server)
     for value in updates:
-        acc = folding.add(fold, acc, Report(0, 0, {"w": np.full(4, value, np.float32)}, 1.0, {}), Context(0, 1.0, 0))
+        acc = aggregation.add(
+            fold, acc, Report(0, 0, {"w": np.full(4, value, np.float32)}, 1.0, {}), Context(0, 1.0, 0)
+        )
     return acc
 
 

@@ -27,10 +27,10 @@ from fedfleet.core.parts import Policy
 from fedfleet.core.records import Decision, Roster, Score, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.ending import next_look
 from fedfleet.engine.state import Phase
+from fedfleet.engine.stop_rules import next_look
 from fedfleet.pace.rounds import deadline, readiness
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import buffered, even_fleet, events_of, fleets, only, paces, plain, toy_plan, world_of
 

@@ -12,11 +12,11 @@ from fedfleet.core.parts import Selector
 from fedfleet.core.records import Assignments, Stop
 from fedfleet.core.trees import content_hash
 from fedfleet.engine.coordinator import begin, step
-from fedfleet.engine.pending import pending
+from fedfleet.engine.open_commands import pending
 from fedfleet.engine.replay import replay
+from fedfleet.executors.gather import ClientMemory, gather
 from fedfleet.pace.rounds import readiness
-from fedfleet.runtime.gather import ClientMemory, gather
-from fedfleet.runtime.rows import decode, encode
+from fedfleet.store.journal_rows import decode, encode
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import buffered, even_fleet, events_of, kinds_of, toy_plan, world_of
 

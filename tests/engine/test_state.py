@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.records import FATES, FOLDED, LOST, Stop
+from fedfleet.engine.commands import carry_out
 from fedfleet.engine.coordinator import begin, step
 from fedfleet.engine.state import Ending, Phase, Progress, Reaction, RunState, endings, in_order_of_arrival
 from fedfleet.pace.rounds import readiness
-from fedfleet.runtime.acting import carry_out
-from fedfleet.runtime.simulate import fresh, next_fact
+from fedfleet.simulation.simulator import fresh, next_fact
 from fedfleet.testing.toys import opaque_executor
 from tests.worlds import even_fleet, fleets, paces, toy_plan, world_of
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedfleet.app.assemble.feasible import waits_for_ever
+from fedfleet.app.assemble.feasibility import waits_for_ever
 from fedfleet.core.events import ReportUnwanted, TaskLost, TaskStruck
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import builder, names, parameters

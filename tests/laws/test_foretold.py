@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import fedfleet
-from fedfleet.app.spec.tables import build_part
+from fedfleet.app.spec.table_checks import build_part
 from fedfleet.core.events import Evaluated, ModelCommitted
 from fedfleet.core.parts import Stop
 from fedfleet.core.registry import names

@@ -15,8 +15,8 @@ from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness
 from fedfleet.pace.semi_async import semi_async
 from fedfleet.pace.timeout import timeout
-from fedfleet.runtime import journal
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
+from fedfleet.store import journal
 from fedfleet.testing.toys import consensus, no_data, opaque_executor
 from fedfleet.world.devices import homogeneous
 from fedfleet.world.states import interval_states

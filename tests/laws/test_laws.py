@@ -25,8 +25,8 @@ from fedfleet.core.events import (
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import _BUILTIN
 from fedfleet.core.sources import FaultSource, Mishaps
+from fedfleet.measure.device_work import by_fate, spending
 from fedfleet.measure.energy import energy
-from fedfleet.measure.spending import by_fate, spending
 from fedfleet.measure.tasks import RUNNING, task_table
 from fedfleet.pace.overcommit import overcommit
 from fedfleet.pace.rounds import deadline, readiness

@@ -13,7 +13,7 @@ from fedfleet.core.registry import builder, names
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.sources import DataSource
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.runtime.simulate import Simulation, simulate, taken_up
+from fedfleet.simulation.simulator import Simulation, simulate, taken_up
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.testing.registered import built
 from tests.worlds import doubled, events_of, fleets, paces, plain, renamed, toy_plan, world_of

@@ -14,18 +14,18 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble, executing
-from fedfleet.app.runs.explaining import progress_of
+from fedfleet.app.runs.explanation import progress_of
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, Probed, ReportUnwanted, RunEnded, TasksSpent
 from fedfleet.core.registry import names
-from fedfleet.core.spending import STAGES
-from fedfleet.measure.attribution.walking import attribution
+from fedfleet.core.stages import STAGES
+from fedfleet.measure.attribution.critical_path import attribution
 from fedfleet.measure.summary import summary
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.audit import decide_again, run_again
-from fedfleet.runtime.checkpoints import Checkpoints, restore
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.audit import decide_again, run_again
+from fedfleet.simulation.checkpoints import Checkpoints, restore
+from fedfleet.simulation.simulator import simulate
+from fedfleet.store import journal as journals
 from tests.faulty import OneCheckpoint, check_fates, rows_of
 
 FAIR = {"use": "fair", "cap": 2.0, "selector": "oort"}

@@ -4,16 +4,16 @@ run is refused in one sentence either way; and what a prediction cannot foresee 
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.predicting.participation import foreseeable
 from fedfleet.app.runs import Finished, perform
-from fedfleet.app.runs.performing import Kernel
+from fedfleet.app.runs.execution import Kernel
 from fedfleet.app.spec import resolve
-from fedfleet.app.studies.joining import perform_joined
+from fedfleet.app.studies.grid.joint_jobs import perform_joined
+from fedfleet.app.studies.predict.participation import foreseeable
 from fedfleet.core.errors import BadInput, FedFleetError
 from fedfleet.core.events import ModelCommitted
 from fedfleet.core.registry import names
-from fedfleet.runtime.dry import dry_run
-from fedfleet.runtime.executors.stacked.forms import Form
+from fedfleet.executors.stacked.form_choice import Form
+from fedfleet.simulation.dry_run import dry_run
 from tests.laws.test_audits import CHOSEN, LIGHT_WORK, SELECTORS, paced
 from tests.testing.registered import fitting_task
 

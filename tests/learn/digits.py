@@ -8,10 +8,10 @@ from fedfleet.core.parts import Plan
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
 from fedfleet.pace.rounds import readiness
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_logreg
 from fedfleet.world.devices import homogeneous
 from fedfleet.world.partitions import dirichlet, hold

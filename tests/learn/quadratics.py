@@ -11,10 +11,10 @@ from fedfleet.core.parts import Dataset, Loss, Plan, Task
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, World
+from fedfleet.executors.inline import inline
 from fedfleet.learn.losses import with_loss
 from fedfleet.pace.rounds import readiness
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.world.devices import homogeneous
 from fedfleet.world.states import always_on
 

@@ -6,13 +6,13 @@ import pytest
 from fedfleet.core.attackers import attackers
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ReportRejected, ReportsGathered
-from fedfleet.core.labels import RunFacts
+from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.parts import Job
 from fedfleet.core.rng import client_keys
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
 from fedfleet.learn.attacks import attacked, nan, scaled, sign_flip
 from fedfleet.learn.zoo import fedavg, fedprox
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.testing.toys import consensus
 from tests.learn.digits import CLIENTS, models, task, trained
 from tests.worlds import only

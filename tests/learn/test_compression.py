@@ -6,26 +6,26 @@ import numpy as np
 import pytest
 
 import fedfleet
-from fedfleet.core.charging import cost_of
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Offer, Plan
 from fedfleet.core.passes import FEEDBACK
 from fedfleet.core.records import ServerState, Stop, whole_work
-from fedfleet.learn.averaging import fedavg
-from fedfleet.learn.bounds import kept_home
-from fedfleet.learn.codecs.applying import decode, encode, nbytes
-from fedfleet.learn.codecs.compressing import gzip
-from fedfleet.learn.codecs.integers import int2, int4, int8
-from fedfleet.learn.codecs.lowrank import lowrank
-from fedfleet.learn.codecs.sparse import topk
-from fedfleet.learn.compose import with_pass
+from fedfleet.core.task_cost import cost_of
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
+from fedfleet.learn.baselines import kept_home
+from fedfleet.learn.codecs.lossless import gzip
+from fedfleet.learn.codecs.low_rank import lowrank
+from fedfleet.learn.codecs.messages import decode, encode, nbytes
+from fedfleet.learn.codecs.quantisation import int2, int4, int8
+from fedfleet.learn.codecs.sparsification import topk
+from fedfleet.learn.composition import with_pass
 from fedfleet.learn.compression import compressed, travelling
+from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.folds import mean
 from fedfleet.learn.override import overridden
 from fedfleet.pace.rounds import readiness
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from tests.learn.digits import CLIENTS, models, task, trained, uniform, world
 
 BODY = np.random.default_rng(0).normal(size=(20, 50)).astype(np.float32)

@@ -7,18 +7,18 @@ import pytest
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import ModelCommitted, ReportRejected, TaskArrived
-from fedfleet.core.labels import RunFacts
+from fedfleet.core.part_facts import RunFacts
 from fedfleet.core.records import Stop
 from fedfleet.core.registry import names
 from fedfleet.core.trees import tree_nbytes
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
 from fedfleet.learn.attacks import sign_flip
+from fedfleet.learn.differential_privacy import gaussian
 from fedfleet.learn.features import featured
-from fedfleet.learn.private import gaussian
-from fedfleet.learn.robust import norm_bound
+from fedfleet.learn.robust_folds import norm_bound
 from fedfleet.learn.zoo import fedavg, fedrep, ft
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.testing import check_algorithm
 from tests.testing.registered import FITTING, assembled, built
 from tests.worlds import only

@@ -8,10 +8,10 @@ import torch
 
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.parts import Job, Loss, Offer, Trial
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
 from fedfleet.learn.losses import with_loss
 from fedfleet.learn.zoo import fedavg, fedprox
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
 from fedfleet.tasks.digits import digits_mlp
 
 TASK = digits_mlp()(0)

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedfleet.core.charging import cost_of
 from fedfleet.core.parts import Offer
 from fedfleet.core.records import Assignments, Cost, ServerState, whole_work
-from fedfleet.learn.averaging import fedavg
+from fedfleet.core.task_cost import cost_of
+from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.override import overridden
 from fedfleet.learn.zoo import ft
 from tests.learn.digits import CLIENTS, models, task, trained

@@ -8,21 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core import folding
+from fedfleet.core import aggregation
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Plan
 from fedfleet.core.records import Context, Report, ServerState, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
-from fedfleet.learn.averaging import fedavg
+from fedfleet.executors.gather import admit
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
+from fedfleet.learn.fedavg import fedavg
 from fedfleet.learn.staleness import damped, staleness_weight
 from fedfleet.learn.zoo import fedasync, fedbuff, stale_fedavg
 from fedfleet.pace.buffered import buffered
 from fedfleet.pace.rounds import readiness
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.gather import admit
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.world.partitions import hold, iid
 from fedfleet.world.states import always_on
 from tests.learn.digits import models, task
@@ -53,14 +53,14 @@ def tree(value):
 def committed(algorithm, now, reports):
     """The model after one commit of (update, start, staleness, weight)."""
     server = ServerState(tree(now))
-    acc = folding.zero(algorithm.fold, server)
+    acc = aggregation.zero(algorithm.fold, server)
     for i, (update, start, tau, weight) in enumerate(reports):
         context = Context(tau, 1.0, i, {}, i, tree(start))
         assert (
             admit(algorithm.fold, server, acc, Report(i, i, tree(update), weight, {}), context, algorithm.accept)
             is None
         )
-    aggregate = folding.finish(algorithm.fold, acc)
+    aggregate = aggregation.finish(algorithm.fold, acc)
     return algorithm.apply(server, aggregate).params["w"]
 
 
@@ -103,7 +103,7 @@ def test_fedasync_mixes_the_clients_model_into_the_present_one(now, start, delta
 def test_a_report_of_another_shape_is_not_stretched():
     algorithm, server = fedasync(), ServerState(tree([1.0, 2.0]))
     small = Report(0, 0, tree([5.0]), 1.0, {})
-    acc = folding.zero(algorithm.fold, server)
+    acc = aggregation.zero(algorithm.fold, server)
     why = admit(algorithm.fold, server, acc, small, Context(1, 1.0, 0, start=tree([0.0, 0.0])), algorithm.accept)
     assert why == "leaf 'w' has shape (1,), not (2,)"
 

@@ -7,9 +7,9 @@ import pytest
 
 from fedfleet.core.parts import Algorithm, Job
 from fedfleet.core.registry import builder, names
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
 from fedfleet.learn import zoo
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
 from tests.testing.registered import assembled, facts_for
 
 _SLICES = "slices of different widths have no common statistics of batches, and say so"

@@ -6,20 +6,20 @@ from functools import cache, partial
 import numpy as np
 
 from fedfleet.choose.uniform import uniform
-from fedfleet.core import folding
+from fedfleet.core import aggregation
 from fedfleet.core.events import ModelCommitted
-from fedfleet.core.labels import FleetFacts
+from fedfleet.core.part_facts import FleetFacts
 from fedfleet.core.parts import Job, Plan
 from fedfleet.core.records import Context, Stop
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import World
+from fedfleet.executors.gather import admit
+from fedfleet.executors.inline import inline
+from fedfleet.executors.stacked.executor import stacked
 from fedfleet.pace.rounds import readiness
-from fedfleet.runtime.executors.inline import inline
-from fedfleet.runtime.executors.stacked.executor import stacked
-from fedfleet.runtime.gather import admit
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from fedfleet.tasks.digits import digits_mlp
-from fedfleet.tasks.narrowing import shape_at
+from fedfleet.tasks.narrow_models import shape_at
 from fedfleet.world.devices import homogeneous
 from fedfleet.world.partitions import dirichlet, hold
 from fedfleet.world.states import always_on
@@ -76,11 +76,11 @@ def jobs_of(algorithm, clients=range(6), settings=None, seed=0):
 
 def applied(algorithm, server, reports):
     """The model after a commit of these reports; whatever is refused fails the test."""
-    acc = folding.zero(algorithm.fold, server)
+    acc = aggregation.zero(algorithm.fold, server)
     for r in reports:
         why = admit(algorithm.fold, server, acc, r, Context(0, 1.0, r.client), algorithm.accept)
         assert why is None, why
-    return algorithm.apply(server, folding.finish(algorithm.fold, acc))
+    return algorithm.apply(server, aggregation.finish(algorithm.fold, acc))
 
 
 def reports_like(algorithm, jobs, fill):

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedfleet.measure.calibration import EXPONENTS, Watched, calibrated, noises
-from fedfleet.measure.clock import Ideal, class_clock, evidence, foretold
-from tests.measure.test_clock import CURVE, TEST, members
+from fedfleet.measure.class_clock import Ideal, class_clock, evidence, foretold
+from tests.measure.test_class_clock import CURVE, TEST, members
 
 CLIENTS = 30
 

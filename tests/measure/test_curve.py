@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, TasksSpent
 from fedfleet.core.records import Tally
+from fedfleet.measure.accuracy import learning_curve, time_to_accuracy
 from fedfleet.measure.curve import TARGETS, curve_table, thinned, times_to
-from fedfleet.measure.learning import learning_curve, time_to_accuracy
 from tests.measure.journals import LOG
 
 

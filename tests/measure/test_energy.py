@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.events import Probed, TasksSpent
+from fedfleet.measure.device_work import spending
 from fedfleet.measure.energy import energy
-from fedfleet.measure.spending import spending
 from tests.measure.journals import LOG, TASKS, ints
-from tests.measure.test_spending import COSTS
+from tests.measure.test_device_work import COSTS
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=50)
 

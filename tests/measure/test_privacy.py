@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from fedfleet.core.errors import BadInput
-from fedfleet.core.noising import terms
+from fedfleet.core.noise import terms
 from fedfleet.core.parts import Promise
 from fedfleet.core.records import DROPPED, FOLDED
 from fedfleet.measure.privacy import exposure, gaussian_epsilon, privacy_loss, require_accountant

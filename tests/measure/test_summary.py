@@ -7,7 +7,7 @@ from dataclasses import replace
 from fedfleet.core.events import Evaluated, TaskLost
 from fedfleet.measure.summary import summary
 from tests.measure.journals import LOG
-from tests.measure.test_spending import COSTS
+from tests.measure.test_device_work import COSTS
 
 
 def test_the_summary_says_it_all():

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fedfleet.core.aggregation import TOO_FEW
 from fedfleet.core.events import CandidatesSeen, Evaluated, ModelCommitted, ReportRejected, RoundFailed, RunEnded
-from fedfleet.core.folding import TOO_FEW
 from fedfleet.core.records import ClientScores, Stop
 from fedfleet.measure.warnings import chance_level, failed_rounds, warnings
 from fedfleet.pace.rounds import readiness

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from fedfleet.app.cli import FEDFLEET
-from fedfleet.app.terminal.commands import group_command
+from fedfleet.app.cli.main import FEDFLEET
+from fedfleet.app.terminal.lazy_commands import group_command
 from fedfleet.core.registry import KINDS
 from fedfleet.world.bases import load_devices, load_states
-from fedfleet.world.bases.canonical import write_devices, write_states
+from fedfleet.world.bases.canonical_files import write_devices, write_states
 from tests.app.specs import TINY, fleet
 from tests.mutations.specs import leaves, mutated, put, scratched
 from tests.mutations.values import EVERYTHING, FLOATS, INTS, TEXTS, word_of, wrong_value

@@ -18,8 +18,8 @@ from unittest import mock
 
 import torch
 
-from fedfleet.app import cli
-from fedfleet.app.pages.report import write_report
+from fedfleet.app.cli.main import main
+from fedfleet.app.pages.report_page import write_report
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import load_spec
 from tests.app.specs import TINY, written
@@ -81,7 +81,7 @@ def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
             mock.patch.object(sys, "argv", ["fedfleet", *case.words]),
             alarm(limit),
         ):
-            cli.main()
+            main.main()
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
     except BaseException:
@@ -95,7 +95,7 @@ def called_here(case: Case, folder: Path, limit: float = LIMIT) -> Answer:
 
 def called_apart(case: Case, folder: Path, limit: float = 60.0) -> Answer:
     """The command in a process of its own, as people call it."""
-    words = [sys.executable, "-m", "fedfleet.app.cli", *(w.replace("\x00", "") for w in case.words)]
+    words = [sys.executable, "-m", "fedfleet.app.cli.main", *(w.replace("\x00", "") for w in case.words)]
     process = subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         out, err = process.communicate(timeout=limit)

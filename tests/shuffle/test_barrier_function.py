@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.shuffle.barrier_function import barrier_value, inside, point_at, soft_time, time_weights
-from fedfleet.shuffle.relaxed_problems import relaxed_problems, start
+from fedfleet.shuffle.problem_batch import relaxed_problems, start
 from tests.shuffle.users import user
 
 LATENCIES = np.array([[3.0, 1.0, 2.5], [0.2, 0.2, 0.2]])

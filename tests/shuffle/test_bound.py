@@ -4,8 +4,8 @@ import numpy as np
 
 from fedfleet.shuffle.bound import cut_values, cuts_of
 from fedfleet.shuffle.central_path import follow
-from fedfleet.shuffle.relaxed import solve_relaxed
-from fedfleet.shuffle.relaxed_problems import relaxed_problems
+from fedfleet.shuffle.problem_batch import relaxed_problems
+from fedfleet.shuffle.relaxation import solve_relaxed
 from tests.shuffle.users import user
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedfleet.shuffle.central_path import WARM, follow, warmed
-from fedfleet.shuffle.relaxed import solve_relaxed
-from fedfleet.shuffle.relaxed_problems import relaxed_problems, relaxed_value
+from fedfleet.shuffle.problem_batch import relaxed_problems, relaxed_value
+from fedfleet.shuffle.relaxation import solve_relaxed
 from tests.shuffle.users import user
 
 PROBLEMS = [user(seed, 5, 3, 90, alpha=alpha) for seed, alpha in ((1, 1.0), (2, 0.1), (3, 5.0))]

@@ -8,8 +8,8 @@ from fedfleet.shuffle.divergence import imbalance
 from fedfleet.shuffle.integer_bound import all_cases, case_bounds, restricted
 from fedfleet.shuffle.objective import score
 from fedfleet.shuffle.problem import problem_from
-from fedfleet.shuffle.relaxed import solve_relaxed
-from fedfleet.shuffle.relaxed_problems import relaxed_problems
+from fedfleet.shuffle.problem_batch import relaxed_problems
+from fedfleet.shuffle.relaxation import solve_relaxed
 from tests.shuffle.users import user
 
 TINY = problem_from({

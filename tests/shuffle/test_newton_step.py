@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedfleet.shuffle.barrier_function import barrier_value, point_at
 from fedfleet.shuffle.newton_step import newton_step
-from fedfleet.shuffle.relaxed_problems import relaxed_problems, start
+from fedfleet.shuffle.problem_batch import relaxed_problems, start
 from tests.shuffle.users import user
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedfleet.shuffle.relaxed import solve_relaxed
+from fedfleet.shuffle.relaxation import solve_relaxed
 from fedfleet.shuffle.slsqp import _gradient, _parts, _value, solve_slsqp
 from tests.shuffle.users import user
 

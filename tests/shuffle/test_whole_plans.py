@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedfleet.shuffle.objective import score
-from fedfleet.shuffle.relaxed import solve_relaxed
+from fedfleet.shuffle.relaxation import solve_relaxed
 from fedfleet.shuffle.rounding import largest_remainder
 from fedfleet.shuffle.simple_plans import identity, proportional
 from fedfleet.shuffle.whole_plans import (

@@ -3,7 +3,7 @@
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.runtime.wire.desk.test_tasks import Model
+from tests.network.rules.test_task_table import Model
 
 
 def test_tasks_agree_with_their_literal_model_over_long_lives():

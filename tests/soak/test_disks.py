@@ -3,9 +3,9 @@
 import pytest
 
 from fedfleet.core.registry import register
-from fedfleet.runtime.journal import digest_of
-from tests.runtime.disks import FULL, attempt, mount, resize, unmount
-from tests.runtime.killing import controlled
+from fedfleet.store.journal import digest_of
+from tests.simulation.disks import FULL, attempt, mount, resize, unmount
+from tests.simulation.killing import controlled
 
 SIZES = [4, 8, 12, 20, 28, 40, 56, 72, 96, 120, 144, 168, 200, 240, 280]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.runtime.wire.security.test_enrolment import kill_often
+from tests.network.security.test_enrolment import kill_often
 
 
 @pytest.mark.parametrize("seed", range(10))

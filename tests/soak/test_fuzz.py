@@ -3,8 +3,8 @@
 import pytest
 
 from tests.app.assemble import test_sheet_fuzz as sheet_fuzz
-from tests.runtime.wire.test_fuzz import check, fuzzed
-from tests.runtime.wire.test_port_fuzz import at_the_door
+from tests.network.test_fuzz import check, fuzzed
+from tests.network.test_port_fuzz import at_the_door
 
 MESSAGES = 250_000
 

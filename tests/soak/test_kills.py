@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.runtime.killing import SCENARIOS, kill_and_resume
+from tests.simulation.killing import SCENARIOS, kill_and_resume
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.runtime.executors.stacked.executor import stacked
+from fedfleet.executors.stacked.executor import stacked
 from fedfleet.testing import check_executor
 from fedfleet.testing.passes import cases
 from tests.testing.models import TASKS

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.wire.test_sums import kill_often, stop_everywhere
+from tests.network.frontend.test_partial_sums import kill_often, stop_everywhere
 
 
 @pytest.mark.parametrize("seed", range(1, 41))

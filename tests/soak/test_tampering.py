@@ -6,13 +6,13 @@ import shutil
 import pytest
 
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.registry import register
 from tests.app.runs.flipping import flip, killed_run, sealed_files
 from tests.app.runs.tampering import SPEC
-from tests.runtime.killing import controlled
+from tests.simulation.killing import controlled
 
 REMEMBERING = {**SPEC, "algorithm": "controlled", "run": {"checkpoint_every": 2, "memory_mb": 1}}
 

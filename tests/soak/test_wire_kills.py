@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.runtime.wire.killing import KILLS, kill_and_prove
-from tests.runtime.wire.toys import Toy
+from tests.network.killing import KILLS, kill_and_prove
+from tests.network.toys import Toy
 
 
 @pytest.mark.parametrize("kind", KILLS)

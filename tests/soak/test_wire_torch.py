@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.wire.bench import bench
-from tests.runtime.wire.fleets import METHODS
-from tests.runtime.wire.test_parity import served_as_simulated
-from tests.runtime.wire.test_regressions import UNTIL_STOPPED
-from tests.runtime.wire.test_torch import killed_while_devices_train
-from tests.runtime.wire.toys import Toy
+from tests.network.bench import bench
+from tests.network.fleets import METHODS
+from tests.network.test_parity import served_as_simulated
+from tests.network.test_regressions import UNTIL_STOPPED
+from tests.network.test_torch import killed_while_devices_train
+from tests.network.toys import Toy
 
 
 @pytest.mark.parametrize("kind", ["processor", "transmitter"])

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from fedfleet.core.records import Stop
 from fedfleet.engine.checkpoint import freeze, thaw
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
+from fedfleet.store import journal as journals
 from fedfleet.testing.toys import consensus, opaque_executor
 from tests.worlds import buffered, fleets, paces, toy_plan, world_of
 

@@ -12,7 +12,7 @@ pytest.importorskip("triton", reason="Triton comes with CUDA builds of torch")
 if not torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
     pytest.skip("needs CUDA, or TRITON_INTERPRET=1", allow_module_level=True)
 
-from fedfleet.runtime.executors.stacked import folding, leaves
+from fedfleet.executors.stacked import device_sums, layers
 from fedfleet.tasks import dropout, kernels
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -32,7 +32,7 @@ def seeded():
 @pytest.mark.parametrize(("kernel", "stride", "dilation", "padding"), SHAPES)
 def test_patches_and_their_transpose(kernel, stride, dilation, padding):
     x = torch.randn(3, 2, 9 if kernel[0] > 1 else 1, 11, device=DEVICE)
-    wanted = leaves.gather_patches(x, kernel, stride, dilation, padding)
+    wanted = layers.gather_patches(x, kernel, stride, dilation, padding)
     assert torch.equal(wanted, kernels.gather_patches(x, kernel, stride, dilation, padding))
     grad = torch.randn_like(wanted)
     folded = torch.nn.functional.fold(grad, x.shape[2:], kernel, dilation, padding, stride)
@@ -62,5 +62,5 @@ def test_the_exact_sum_is_the_same_integer_and_nan_stays_out(begun):
     mine = torch.zeros(3500, dtype=torch.int64, device=DEVICE)
     kernels.add_exactly(mine, end, start, factor)
     wanted = torch.zeros(3500, dtype=torch.int64)
-    folding.add_exactly(wanted, end.cpu(), None if start is None else start.cpu(), factor.cpu())
+    device_sums.add_exactly(wanted, end.cpu(), None if start is None else start.cpu(), factor.cpu())
     assert torch.equal(mine.cpu(), wanted)

@@ -5,7 +5,7 @@ import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.tasks.motion import har_cnn, harbox_mlp, phone_watch_cnn, realworld_cnn, wisdm_cnn
-from fedfleet.tasks.readers.worn import GRAVITY
+from fedfleet.tasks.readers.wearables import GRAVITY
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedfleet.core.registry import builder
+from fedfleet.tasks.data_files import locate
 from fedfleet.tasks.motion import PHONE_WATCH
-from fedfleet.tasks.readers.worn import read_phone_watch
-from fedfleet.tasks.sources import locate
+from fedfleet.tasks.readers.wearables import read_phone_watch
 from tests.real import ROOT
 
 # name -> folder, samples, shape, classes, owners

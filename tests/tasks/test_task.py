@@ -12,8 +12,8 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset, Job, Offer, Trial
 from fedfleet.core.passes import BatchPlan, LocalPass
 from fedfleet.core.registry import builder, names, parameters
+from fedfleet.executors.inline import inline
 from fedfleet.learn.optimisers import sgd
-from fedfleet.runtime.executors.inline import inline
 from fedfleet.tasks.task import first_parameters, hold_out
 
 

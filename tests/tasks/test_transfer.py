@@ -8,9 +8,9 @@ import torch
 
 from fedfleet.core.errors import BadInput
 from fedfleet.learn.zoo import biasprompt
-from fedfleet.tasks.frozen import frozen
+from fedfleet.tasks.frozen_weights import frozen
 from fedfleet.tasks.transfer import transfer
-from tests.runtime.executors.cohorts import compare
+from tests.executors.cohorts import compare
 
 SMALL = {"synthetic": True, "samples": 12}
 

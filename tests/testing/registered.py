@@ -4,11 +4,11 @@ from functools import partial
 
 from fedfleet.app.assemble import assemble, score_states
 from fedfleet.app.spec import resolve
-from fedfleet.core.labels import FleetFacts, RunFacts
+from fedfleet.core.part_facts import FleetFacts, RunFacts
 from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys
 from fedfleet.tasks.digits import digits_logreg
-from fedfleet.tasks.narrowing import shape_at
+from fedfleet.tasks.narrow_models import shape_at
 
 
 def slicing():

@@ -7,7 +7,7 @@ import pytest
 
 from fedfleet.core.passes import LocalPass
 from fedfleet.core.trees import content_hash
-from fedfleet.runtime.executors.inline import inline
+from fedfleet.executors.inline import inline
 from fedfleet.testing.passes import AXES, CLIENTS, SINGLES, cases, memory_of, pass_of
 from tests.testing.models import TASKS
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedfleet import testing
-from fedfleet.core.meeting import looking_every
+from fedfleet.core.quorum import looking_every
 from fedfleet.core.registry import names
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import client_keys
-from fedfleet.core.spending import STAGES
+from fedfleet.core.stages import STAGES
 from fedfleet.world.devices import homogeneous, spread
 from fedfleet.world.energy import LINKS, carbon, energy_file, none, per_kind, phones
 

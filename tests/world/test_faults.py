@@ -8,7 +8,7 @@ import pytest
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.rng import client_keys
-from fedfleet.core.spending import COMPUTE, DOWNLOAD, UPLOAD
+from fedfleet.core.stages import COMPUTE, DOWNLOAD, UPLOAD
 from fedfleet.world.downtime import crashes
 from fedfleet.world.faults import all_of, delayed, lossy, repeated, slowed, together, unharmed
 

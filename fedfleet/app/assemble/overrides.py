@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.spec import Spec
-from fedfleet.app.spec.resolving import changed
-from fedfleet.app.spec.tables import Table, build_part
+from fedfleet.app.spec.resolution import changed
+from fedfleet.app.spec.table_checks import Table, build_part
+from fedfleet.core.equality import same
 from fedfleet.core.errors import BadInput, nearest
-from fedfleet.core.labels import FleetFacts, ModelFacts, ModelOf, RunFacts
+from fedfleet.core.part_facts import FleetFacts, ModelFacts, ModelOf, RunFacts
 from fedfleet.core.parts import Algorithm, Task
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Ints
-from fedfleet.core.sameness import same
 from fedfleet.core.sources import World
 from fedfleet.core.trees import Tree, mismatch
 from fedfleet.learn.override import overridden
-from fedfleet.tasks.narrowing import shape_at
+from fedfleet.tasks.narrow_models import shape_at
 
 Facts = Mapping[Any, Any]  # by type, what builders may ask for
 
@@ -30,7 +30,7 @@ def facts_for(spec: Spec, task: Task, world: World, byte_scale: float) -> Facts:
 
     @cache
     def model() -> ModelFacts:
-        from fedfleet.tasks.anatomy import model_facts
+        from fedfleet.tasks.model_parts import model_facts
 
         return model_facts(task)
 

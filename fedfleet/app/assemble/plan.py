@@ -7,31 +7,31 @@ from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
-from fedfleet.app.assemble.batches import check_batches
-from fedfleet.app.assemble.beginnings import check_beginnings
-from fedfleet.app.assemble.choosing import with_selector
-from fedfleet.app.assemble.executor import check_executor, make_executor
-from fedfleet.app.assemble.feasible import check_silence, short_of_memory
-from fedfleet.app.assemble.holding import held_out
+from fedfleet.app.assemble.batch_checks import check_batches
+from fedfleet.app.assemble.executor_choice import check_executor, make_executor
+from fedfleet.app.assemble.feasibility import check_silence, short_of_memory
+from fedfleet.app.assemble.holdout import held_out
 from fedfleet.app.assemble.overrides import facts_for, with_overrides
+from fedfleet.app.assemble.selection import with_selector
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.app.assemble.userlayer import Households, edge_fleet, edge_rule, settle, user_world
+from fedfleet.app.assemble.start_checks import check_beginnings
+from fedfleet.app.assemble.user_layer import Households, edge_fleet, edge_rule, settle, user_world
 from fedfleet.app.assemble.world import besides, devices_for, faults_for, in_one_place, states_for
 from fedfleet.app.spec import Spec
-from fedfleet.app.spec.tables import build_part
+from fedfleet.app.spec.table_checks import build_part
 from fedfleet.choose.uniform import uniform
-from fedfleet.core.charging import epochs_of
 from fedfleet.core.errors import BadInput
+from fedfleet.core.memory_limit import check_room
 from fedfleet.core.parts import Algorithm, Plan, Policy, Task
 from fedfleet.core.passes import NO_SETTINGS
 from fedfleet.core.records import Stop
 from fedfleet.core.rng import client_keys
-from fedfleet.core.room import check_room
 from fedfleet.core.sources import World
+from fedfleet.core.task_cost import epochs_of
 from fedfleet.core.trees import tree_nbytes
-from fedfleet.engine.nested import nested
+from fedfleet.engine.hierarchy import nested
 from fedfleet.learn.losses import with_loss
-from fedfleet.runtime.waiting import remembers
+from fedfleet.simulation.reachability import remembers
 from fedfleet.world.downtime import reachable
 from fedfleet.world.partitions import hold
 from fedfleet.world.poison import poisoned

@@ -14,7 +14,7 @@ from fedfleet.core.sources import World
 from fedfleet.measure.warnings import chance_level
 
 if TYPE_CHECKING:
-    from fedfleet.runtime.executors.stacked.forms import Form
+    from fedfleet.executors.stacked.form_choice import Form
 
 _NAMED = 3  # leaves that a sentence names
 

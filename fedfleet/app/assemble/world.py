@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedfleet.app.spec.tables import Table, build_part
+from fedfleet.app.spec.table_checks import Table, build_part
 from fedfleet.choose.uniform import uniform
 from fedfleet.core.fleet import StateScorer, StateTable
 from fedfleet.core.parts import Plan

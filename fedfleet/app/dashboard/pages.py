@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from urllib.parse import quote, urlencode
 
-from fedfleet.app.dashboard.drawing import HATCH, round_bars, rounds_picture, sparkline
-from fedfleet.app.dashboard.facts import Seen
-from fedfleet.app.dashboard.filtering import ORDERS, Filtered
-from fedfleet.app.dashboard.guarding import TOKEN_HEADER, Door, is_loopback
-from fedfleet.app.dashboard.telling import (
+from fedfleet.app.dashboard.auth import TOKEN_HEADER, Door, is_loopback
+from fedfleet.app.dashboard.run_filter import ORDERS, Filtered
+from fedfleet.app.dashboard.run_view import Seen
+from fedfleet.app.dashboard.run_watcher import DAMAGED, FINISHED, RUNNING, STOPPED, Followed, Glance
+from fedfleet.app.dashboard.served_runs import Says, resuming, status_words
+from fedfleet.app.dashboard.sparklines import HATCH, round_bars, rounds_picture, sparkline
+from fedfleet.app.dashboard.status_text import (
     Repeated,
     brief,
     fault_lines,
@@ -24,8 +26,6 @@ from fedfleet.app.dashboard.telling import (
     standing,
     state_counts,
 )
-from fedfleet.app.dashboard.watching import DAMAGED, FINISHED, RUNNING, STOPPED, Followed, Glance
-from fedfleet.app.dashboard.wired import Says, resuming, status_words
 from fedfleet.app.terminal.text import span
 
 STATE_WORDS = {

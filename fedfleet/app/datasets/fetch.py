@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedfleet.app.datasets.catalogue import DATASETS, RemoteFile
-from fedfleet.app.datasets.transfer import TransferBroken, Watch, complete, forget
+from fedfleet.app.datasets.http_download import TransferBroken, Watch, complete, forget
 from fedfleet.core.errors import BadInput, RunFailed, nearest
 
 

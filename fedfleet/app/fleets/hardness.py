@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from fedfleet.app.assemble.world import devices_for
-from fedfleet.app.fleets.sampling import SAMPLERS, sample_devices, sample_states
+from fedfleet.app.fleets.fleet_samples import SAMPLERS, sample_devices, sample_states
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table, take_devices, take_states
 from fedfleet.core.records import Cost, Floats
 from fedfleet.core.rng import client_keys
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.spending import stages_of
-from fedfleet.measure.montecarlo.deciding import notes, trip_seconds
+from fedfleet.core.stages import stages_of
+from fedfleet.measure.montecarlo.metric_notes import notes, trip_seconds
 from fedfleet.measure.montecarlo.metrics import NAMES, available, measure
 from fedfleet.measure.montecarlo.references import fair_work, ideal_fair_work
 from fedfleet.measure.montecarlo.settings import Settings

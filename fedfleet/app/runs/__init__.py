@@ -1,6 +1,7 @@
 """Running a spec in a folder, and what can be done with such a folder afterwards."""
 
-from fedfleet.app.runs.folder import (
+from fedfleet.app.runs.execution import perform
+from fedfleet.app.runs.run_folder import (
     Finished,
     finished,
     kept_caveats,
@@ -9,6 +10,5 @@ from fedfleet.app.runs.folder import (
     own_measures,
     stored_weights,
 )
-from fedfleet.app.runs.performing import perform
 
 __all__ = ["Finished", "finished", "kept_caveats", "kept_chance", "opened", "own_measures", "perform", "stored_weights"]

@@ -7,11 +7,11 @@ from typing import Any
 
 from fedfleet.app.assemble.world import devices_for
 from fedfleet.app.spec import Spec, resolve
-from fedfleet.app.spec.tables import Table, nested_kind
+from fedfleet.app.spec.table_checks import Table, nested_kind
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.registry import builder, parameters
 from fedfleet.core.rng import client_keys
-from fedfleet.world.equal import COMPUTE, LINKS, differing
+from fedfleet.world.ideal_devices import COMPUTE, LINKS, differing
 
 CAUSES = ("links", "computing", "reachability", "data", "faults")
 NAMES = {

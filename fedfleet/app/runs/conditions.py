@@ -12,16 +12,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedfleet.app.assemble.executor import fastest_form
+from fedfleet.app.assemble.executor_choice import fastest_form
 from fedfleet.app.assemble.setup import Setup
-from fedfleet.app.runs.privacy import source_here
+from fedfleet.app.runs.privacy_facts import source_here
 from fedfleet.app.spec import Spec
 from fedfleet.core.errors import BadInput
-from fedfleet.runtime.executors.processor import processor
-from fedfleet.runtime.files import write_whole
+from fedfleet.executors.processor_name import processor
+from fedfleet.store.files import write_whole
 
 if TYPE_CHECKING:
-    from fedfleet.runtime.executors.stacked.forms import Form
+    from fedfleet.executors.stacked.form_choice import Form
 
 FILE = "executor.json"
 _FORM = "fedfleet/executor@1"
@@ -61,7 +61,7 @@ class Conditions:
         """The form to make the executor in."""
         if self.kernel != "stacked":
             return None
-        from fedfleet.runtime.executors.stacked.forms import Form
+        from fedfleet.executors.stacked.form_choice import Form
 
         return Form(self.form, self.form_threads, self.seconds)
 

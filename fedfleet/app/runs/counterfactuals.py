@@ -17,19 +17,19 @@ from typing import Any
 from fedfleet.app.assemble import assemble
 from fedfleet.app.runs.causes import CAUSES, NAMES, present, without
 from fedfleet.app.runs.conditions import Conditions, alone, kept_conditions, unlike
-from fedfleet.app.runs.folder import Finished, finished
-from fedfleet.app.runs.own import reopened
-from fedfleet.app.runs.performing import perform
+from fedfleet.app.runs.custom_task import reopened
+from fedfleet.app.runs.execution import perform
+from fedfleet.app.runs.run_folder import Finished, finished
 from fedfleet.app.spec import Spec, resolve
 from fedfleet.app.terminal.answers import say
 from fedfleet.app.terminal.text import listed, percent, span
 from fedfleet.core.errors import BadInput, FedFleetError
-from fedfleet.measure.learning import learning_curve, time_to_accuracy
+from fedfleet.executors.process_map import in_processes
+from fedfleet.measure.accuracy import learning_curve, time_to_accuracy
 from fedfleet.measure.shapley import shapley, subsets
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.noise import SECRET
-from fedfleet.runtime.processes import in_processes
-from fedfleet.runtime.seals import COUNTERFACTUALS, SEAL, kind_of
+from fedfleet.store import journal as journals
+from fedfleet.store.noise_source import SECRET
+from fedfleet.store.seals import COUNTERFACTUALS, SEAL, kind_of
 
 # Of the best accuracy of the run itself, which is its target where nobody names one: near the end of learning, and surely reached.
 _NEAR_BEST = 0.95

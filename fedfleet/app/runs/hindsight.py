@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 
 from fedfleet.app.assemble import Setup, assemble
-from fedfleet.app.runs.own import reopened
+from fedfleet.app.runs.custom_task import reopened
 from fedfleet.app.spec import Spec
-from fedfleet.core.charging import cost_of
 from fedfleet.core.cost import scaled
 from fedfleet.core.errors import FedFleetError
 from fedfleet.core.events import CandidatesSeen, Event, TasksSent
 from fedfleet.core.records import DROPPED, Assignments, Cost, Floats, Ints, Wave
 from fedfleet.core.sources import World
-from fedfleet.core.spending import stages_of
+from fedfleet.core.stages import stages_of
+from fedfleet.core.task_cost import cost_of
 from fedfleet.measure.tasks import Tasks
-from fedfleet.runtime.trips import trip_of, worked_until
+from fedfleet.simulation.trips import trip_of, worked_until
 
 MOST = 100_000  # clients of a fleet whose world is made again for a page
 WEEK = 604_800.0

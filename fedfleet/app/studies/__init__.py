@@ -1,1 +1,1 @@
-"""Studies: a grid of runs with seeds, kept, run side by side, and analysed."""
+"""Several runs: studies over a grid, comparisons, searches and predictions."""

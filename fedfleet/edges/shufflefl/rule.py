@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 
 from fedfleet.core.edges import Abilities, EdgeRule, Sync, Turn, Visit
-from fedfleet.core.labels import FactsOf, TaskFacts
 from fedfleet.core.limits import NonNegative, Share
+from fedfleet.core.part_facts import FactsOf, TaskFacts
 from fedfleet.core.records import Floats, Ints
 from fedfleet.core.rng import stream
-from fedfleet.edges.shufflefl import gateways, scaling
-from fedfleet.edges.shufflefl.merging import grouped, merge_classes, ungroup
+from fedfleet.edges.shufflefl import gateways, scale_factor
+from fedfleet.edges.shufflefl.class_groups import grouped, merge_classes, ungroup
 from fedfleet.shuffle.objective import PlanScore, score
 from fedfleet.shuffle.problem import Problem, link, problem_from
 from fedfleet.shuffle.rounding import largest_remainder
@@ -114,10 +114,12 @@ def _scaled(way: _Way, visits: Sequence[Visit], problems: list[Problem], task: T
     if not way.adaptive:
         return problems
     expected = [
-        scaling.estimate(scaling.recalled(v.memory), *scaling.means(v.able), epochs=task.epochs, printed=way.printed)
+        scale_factor.estimate(
+            scale_factor.recalled(v.memory), *scale_factor.means(v.able), epochs=task.epochs, printed=way.printed
+        )
         for v in visits
     ]
-    own = scaling.alphas(np.array([p.alpha for p in problems]), np.array(expected))
+    own = scale_factor.alphas(np.array([p.alpha for p in problems]), np.array(expected))
     return [replace(p, alpha=float(a)) for p, a in zip(problems, own, strict=True)]
 
 
@@ -169,13 +171,13 @@ def _by_class(visit: Visit, plan: Ints, held: Ints, groups: Ints) -> Ints:
 def _turn(visit: Visit, task: TaskFacts, problem: Problem, plan: Ints, planning: float) -> Turn:
     rows = moved(visit, task, plan)
     flows = plan.sum(1)
-    pbar, bbar = scaling.means(visit.able)
+    pbar, bbar = scale_factor.means(visit.able)
     off = float(flows.sum() - np.trace(flows))
-    history = scaling.History(float("nan"), pbar, bbar, float(flows.sum()), off)
+    history = scale_factor.History(float("nan"), pbar, bbar, float(flows.sum()), off)
     everyone = np.flatnonzero([len(mine) > 0 for mine in rows])
     sync = Sync(everyone, tuple(rows[k] for k in everyone.tolist()))
     return Turn(
-        rows, (sync,), planning, exchange_seconds(problem, flows, visit.able), memory=scaling.remembered(history),
+        rows, (sync,), planning, exchange_seconds(problem, flows, visit.able), memory=scale_factor.remembered(history),
         stats=_stats(visit, task, problem, plan),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fedfleet.measure.attribution.ledger import FAILED, UNKNOWN, Attribution
+from fedfleet.measure.attribution.causes import FAILED, UNKNOWN, Attribution
 
 # What each cause is to whoever reads "61 % of the time was ..".
 MEANINGS: Mapping[str, str] = {

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable
 from fedfleet.core.records import Floats, Ints
-from fedfleet.core.sharing import everyones_row
+from fedfleet.core.row_map import everyones_row
 from fedfleet.measure.montecarlo.settings import Settings
 from fedfleet.measure.seeds import interval95
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import max_pool2d
 
-from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.narrow_models import units
 
 # Two groups, as in "Adaptive Federated Optimization" (Reddi et al.); clients' batches are too unlike for batch norm.
 GROUPS = 2

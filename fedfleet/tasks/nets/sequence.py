@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.functional import max_pool1d
 
-from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.narrow_models import units
 
 EMBEDDING = 8  # LEAF's
 

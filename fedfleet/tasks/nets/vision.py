@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import max_pool2d
 
 from fedfleet.tasks.dropout import AddressedDropout
-from fedfleet.tasks.narrowing import units
+from fedfleet.tasks.narrow_models import units
 
 NormName = Literal["none", "batch", "group"]
 

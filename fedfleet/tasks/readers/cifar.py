@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from fedfleet.core.parts import Dataset
-from fedfleet.tasks.sources import kept, pixels
+from fedfleet.tasks.data_files import kept, pixels
 
 RECORD = 1 + 3 * 32 * 32
 # Of the training images, per channel; the usual constants.

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset
+from fedfleet.tasks.data_files import kept, numbered
 from fedfleet.tasks.readers.pictures import SUFFIXES, beside, read_pictures
-from fedfleet.tasks.sources import kept, numbered
 
 # One picture: who holds it, where it is, what it shows.
 Row = tuple[str, Path, str]

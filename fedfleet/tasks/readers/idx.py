@@ -9,7 +9,7 @@ import numpy as np
 
 from fedfleet.core.parts import Dataset
 from fedfleet.core.trees import Array
-from fedfleet.tasks.sources import kept, pixels
+from fedfleet.tasks.data_files import kept, pixels
 
 PARTS = ("train", "t10k")
 

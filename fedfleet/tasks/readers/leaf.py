@@ -11,10 +11,10 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Dataset
+from fedfleet.tasks.data_files import kept, locate, numbered
 from fedfleet.tasks.readers.pictures import beside, fit, read_pictures
 from fedfleet.tasks.readers.plays import as_numbers
 from fedfleet.tasks.readers.words import sentence_vectors
-from fedfleet.tasks.sources import kept, locate, numbered
 
 CELEBA_SIDE = 84
 GLOVE = ("glove/glove.6B.50d.txt", "sent140/glove.6B.50d.txt", "twitter/glove.6B.50d.txt", "glove.6B.50d.txt")

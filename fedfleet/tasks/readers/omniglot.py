@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fedfleet.core.parts import Dataset
+from fedfleet.tasks.data_files import kept, numbered
 from fedfleet.tasks.readers.pictures import resized
 from fedfleet.tasks.readers.png import decode_png
-from fedfleet.tasks.sources import kept, numbered
 
 SIDE = 28
 CHUNK = 512  # pictures that are shrunk at once

@@ -18,7 +18,7 @@ from fedfleet.core.parts import Dataset
 from fedfleet.core.records import Ints
 from fedfleet.core.rng import stream
 from fedfleet.core.trees import Array
-from fedfleet.tasks.readers.worn import GRAVITY, Worn
+from fedfleet.tasks.readers.wearables import GRAVITY, Worn
 
 ACTIVITIES = ("climbingdown", "climbingup", "jumping", "lying", "running", "sitting", "standing", "walking")
 PLACEMENTS = ("chest", "forearm", "head", "shin", "thigh", "upperarm", "waist")

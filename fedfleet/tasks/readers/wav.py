@@ -11,7 +11,7 @@ import numpy as np
 
 from fedfleet.core.parts import Dataset
 from fedfleet.core.trees import Array
-from fedfleet.tasks.sources import arrays, kept, numbered
+from fedfleet.tasks.data_files import arrays, kept, numbered
 
 RATE, FRAME, HOP, BANDS = 16_000, 480, 320, 40  # 30 ms every 20 ms: 49 frames in a second
 FRAMES = (RATE - FRAME) // HOP + 1

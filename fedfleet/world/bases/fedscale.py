@@ -14,8 +14,8 @@ from typing import Any
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
-from fedfleet.world.bases.pickles import read_pickle
-from fedfleet.world.bases.reading import joined, numbers, read_json, state_table
+from fedfleet.world.bases.file_checks import joined, numbers, read_json, state_table
+from fedfleet.world.bases.safe_pickle import read_pickle
 
 CAPACITY, BEHAVIOUR = "client_device_capacity", "client_behave_trace"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import StateTable
-from fedfleet.world.bases.reading import joined, numbers, read_json, state_table
+from fedfleet.world.bases.file_checks import joined, numbers, read_json, state_table
 
 DAY = 86400.0
 PERIODS = {

@@ -34,7 +34,7 @@ import numpy as np
 from fedfleet.core.errors import BadInput, nearest
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
 from fedfleet.core.rng import client_keys, uniforms
-from fedfleet.world.bases.reading import numbers, phases, read_json, state_table
+from fedfleet.world.bases.file_checks import numbers, phases, read_json, state_table
 
 BATCH_SECONDS = (1.642, 0.588, 0.179)
 CPU_FLOAT_SCORES = (192.0, 2057.0, 3212.0)

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, StateTable, device_table
-from fedfleet.world.bases.reading import numbers, phases, read_json, state_table
+from fedfleet.world.bases.file_checks import numbers, phases, read_json, state_table
 
 # The mean of the 21 ViT rows of training_latency.json, in seconds, for when that file is not at hand.
 VIT_SECONDS = 0.4792

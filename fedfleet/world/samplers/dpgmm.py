@@ -12,7 +12,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.fleet import DeviceTable, mean_kbps, take_devices, unshared_devices
 from fedfleet.core.records import Floats
 from fedfleet.core.rng import stream
-from fedfleet.core.sharing import rows_taken
+from fedfleet.core.row_map import rows_taken
 
 _LIST = 25  # speeds per kind in paper semantics: normal quantiles, scaled to unit variance
 _SLOWEST_KBPS = 1.0

@@ -13,9 +13,9 @@ from fedfleet.core.fleet import DeviceTable, device_table
 from fedfleet.core.limits import NonNegative, Positive
 from fedfleet.core.records import Cost, Floats, Ints, Keys
 from fedfleet.core.rng import uniforms
-from fedfleet.core.sharing import SharedNames
+from fedfleet.core.row_map import SharedNames
 from fedfleet.core.sources import DeviceSource
-from fedfleet.core.spending import Spent, staged
+from fedfleet.core.stages import Spent, staged
 from fedfleet.world.devices import best_of, table_devices
 
 Distribution = Literal["homo", "uniform", "near_normal", "strong_heavy", "double_tails"]

@@ -16,10 +16,10 @@ from random import Random
 from typing import Any
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.sheet import kit_from, sheet_for
+from fedfleet.app.assemble.client_config import kit_from, sheet_for
 from fedfleet.app.spec import resolve
-from tests.runtime.wire.fuzzing import Target, tried
-from tests.runtime.wire.mutating import mutated
+from tests.network.fuzzing import Target, tried
+from tests.network.mutating import mutated
 
 ROOM = 512 << 20  # bytes of address space beyond what the process has
 ODD: tuple[Any, ...] = (

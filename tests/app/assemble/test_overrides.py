@@ -13,7 +13,7 @@ from fedfleet.core.errors import BadInput
 from fedfleet.core.parts import Algorithm
 from fedfleet.core.registry import names
 from fedfleet.measure.summary import summary
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 from tests.testing.registered import fitting_task
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedfleet.app.assemble import assemble
-from fedfleet.app.assemble.sheet import kit_from, sheet_for
+from fedfleet.app.assemble.client_config import kit_from, sheet_for
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
 from fedfleet.core.records import Cost

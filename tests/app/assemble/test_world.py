@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedfleet.app.api.training import run
+from fedfleet.app.api.run import run
 from fedfleet.app.assemble import assemble, score_states
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput

@@ -9,8 +9,8 @@ from urllib.parse import urlencode
 
 import numpy as np
 
-from fedfleet.app.dashboard.guarding import TOKEN_HEADER, Door
-from fedfleet.app.dashboard.serving import reserved
+from fedfleet.app.dashboard.auth import TOKEN_HEADER, Door
+from fedfleet.app.dashboard.web_server import reserved
 from fedfleet.app.spec import resolve
 from fedfleet.core.events import (
     CandidatesSeen,
@@ -28,7 +28,7 @@ from fedfleet.core.events import (
     TasksSpent,
 )
 from fedfleet.core.records import Roster
-from fedfleet.runtime import journal as journals
+from fedfleet.store import journal as journals
 
 
 def ints(*values):
@@ -99,9 +99,9 @@ class Answers:
     def __init__(self, root, **more):
         import uvicorn
 
-        from fedfleet.app.dashboard.app import Site, site_app
-        from fedfleet.app.dashboard.starting import Starter
-        from fedfleet.app.dashboard.watching import Watch
+        from fedfleet.app.dashboard.routes import Site, site_app
+        from fedfleet.app.dashboard.run_processes import Starter
+        from fedfleet.app.dashboard.run_watcher import Watch
 
         self.held = reserved("127.0.0.1", 0)
         self.door = Door("127.0.0.1", self.held.getsockname()[1], **more)

@@ -2,9 +2,7 @@
 
 import re
 
-from fedfleet.app.dashboard.facts import device_states, seen
-from fedfleet.app.dashboard.filtering import filtered
-from fedfleet.app.dashboard.guarding import Door
+from fedfleet.app.dashboard.auth import Door
 from fedfleet.app.dashboard.pages import (
     device_piece,
     device_words,
@@ -21,8 +19,10 @@ from fedfleet.app.dashboard.pages import (
     waiting_piece,
     whole,
 )
-from fedfleet.app.dashboard.watching import Watch
-from fedfleet.app.dashboard.wired import Says
+from fedfleet.app.dashboard.run_filter import filtered
+from fedfleet.app.dashboard.run_view import device_states, seen
+from fedfleet.app.dashboard.run_watcher import Watch
+from fedfleet.app.dashboard.served_runs import Says
 from tests.app.dashboard.runs import STORY, folder_of
 
 EVIL = "<script>alert(1)</script>'\"&"

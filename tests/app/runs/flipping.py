@@ -7,7 +7,7 @@ import signal
 from fedfleet.app.runs import perform
 from fedfleet.app.spec import resolve
 from fedfleet.core.events import ModelCommitted
-from fedfleet.runtime.seals import files_of
+from fedfleet.store.seals import files_of
 
 
 def flip(path, draw):

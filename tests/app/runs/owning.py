@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 
-from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.runs.run_audit import replay_run
 from tests.app.runs.owned import SPEC
 
 

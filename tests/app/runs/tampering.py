@@ -4,11 +4,11 @@ import json
 import shutil
 import sqlite3
 
-from fedfleet.app.runs.folder import measured
+from fedfleet.app.runs.run_folder import measured
 from fedfleet.app.spec import load_spec
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.files import load_tree, save_tree
-from fedfleet.runtime.seals import Seal, files_of, hashes, identity, write_seal
+from fedfleet.store import journal as journals
+from fedfleet.store.files import load_tree, save_tree
+from fedfleet.store.seals import Seal, files_of, hashes, identity, write_seal
 
 # Devices of very unlike speed under a deadline: tasks are dropped, rounds fail, reports arrive late.
 SPEC = {

@@ -9,13 +9,13 @@ import pytest
 from fedfleet.app.assemble import assemble, executing
 from fedfleet.app.runs.causes import CAUSES, present, without
 from fedfleet.app.spec import resolve, with_words
+from fedfleet.core.equality import same
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import RunBegan
 from fedfleet.core.registry import _added, register
-from fedfleet.core.sameness import same
 from fedfleet.core.sources import FaultSource, Mishaps
-from fedfleet.runtime import journal as journals
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
+from fedfleet.store import journal as journals
 from tests.app.specs import TINY
 from tests.app.users import SPEC as USERS
 

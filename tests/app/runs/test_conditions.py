@@ -9,7 +9,7 @@ from fedfleet.app.runs import perform
 from fedfleet.app.runs.conditions import adopted, alone, conditions_here, keep_conditions, kept_conditions, unlike
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput
-from fedfleet.runtime.seals import identity
+from fedfleet.store.seals import identity
 from tests.app.runs.flipping import killed_run
 from tests.app.runs.tampering import SPEC
 

@@ -11,11 +11,11 @@ import fedfleet
 from fedfleet.app.runs import counterfactuals, perform
 from fedfleet.app.runs.causes import CAUSES, without
 from fedfleet.app.runs.counterfactuals import Outcome, answered, counterfactual_answer
-from fedfleet.app.runs.verify import verify_run
+from fedfleet.app.runs.verification import verify_run
 from fedfleet.app.spec import resolve, with_words
 from fedfleet.core.errors import BadInput
 from fedfleet.measure.shapley import subsets
-from fedfleet.runtime import journal as journals
+from fedfleet.store import journal as journals
 from tests.app.runs.owned import SPEC, Net
 from tests.app.specs import TINY
 from tests.app.users import SPEC as USERS

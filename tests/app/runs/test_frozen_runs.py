@@ -9,16 +9,16 @@ from safetensors.numpy import load_file, save_file
 
 import fedfleet
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.folder import FROZEN
-from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.runs.run_audit import replay_run
+from fedfleet.app.runs.run_folder import FROZEN
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import BadInput, RunFailed
 from fedfleet.core.trees import content_hash, tree_nbytes
-from fedfleet.runtime.files import load_tree, save_tree
+from fedfleet.store.files import load_tree, save_tree
 from fedfleet.tasks.digits import digits_vit
 from tests.app.runs.flipping import killed_run
 from tests.app.runs.tampering import tampered
-from tests.app.runs.test_network import served
+from tests.app.runs.test_served_run import served
 from tests.app.specs import written
 
 SIZE = {"width": 8, "heads": 2, "depth": 1}

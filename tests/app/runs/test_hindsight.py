@@ -9,7 +9,7 @@ from fedfleet.app.runs.hindsight import MOST, hindsight, needs, speeds
 from fedfleet.app.spec import resolve
 from fedfleet.core.records import DROPPED
 from fedfleet.measure.tasks import task_table
-from fedfleet.runtime.simulate import simulate
+from fedfleet.simulation.simulator import simulate
 
 SPEC = {
     "seed": 3,

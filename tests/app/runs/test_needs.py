@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fedfleet as ff
-from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.core.errors import BadInput
 from fedfleet.core.events import Evaluated
 from tests.app.runs.owned import blobs, row

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import load_spec
 from fedfleet.core.errors import BadInput, RunFailed
 from tests.app.runs.owning import trust_of, unfinished
@@ -39,7 +39,7 @@ def test_changed_files_are_found_before_they_are_used(coded, tmp_path, name, how
 
 def test_a_description_that_was_exchanged_with_its_seal_does_not_replay(plain, tmp_path):
     """Someone who writes another layer and reseals own.json is found out by training again."""
-    from fedfleet.app.runs.code import sha256
+    from fedfleet.app.runs.user_code import sha256
 
     folder = shutil.copytree(plain.out, tmp_path / "run")
     path = folder / "own/own.json"
@@ -81,9 +81,9 @@ def many(own, arrays):
 @pytest.mark.parametrize("forge", [negative, high, short, huge, none, many])
 def test_nonsense_that_was_sealed_again_is_one_sentence(plain, tmp_path, forge):
     """Someone who recomputes every hash, the spec's as well, still gets no traceback and no memory."""
-    from fedfleet.app.runs.code import sha256
-    from fedfleet.app.runs.own_folder import content_of, hashes_of
-    from fedfleet.runtime.files import load_tree, save_tree
+    from fedfleet.app.runs.custom_task_folder import content_of, hashes_of
+    from fedfleet.app.runs.user_code import sha256
+    from fedfleet.store.files import load_tree, save_tree
 
     folder = shutil.copytree(plain.out, tmp_path / "run")
     own = json.loads((folder / "own/own.json").read_text())["own"]

@@ -5,10 +5,10 @@ import copy
 import pytest
 
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.replay import replay_run
+from fedfleet.app.runs.run_audit import replay_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.events import Evaluated, ModelCommitted, RoundFailed, TasksSent
-from tests.app.runs.test_network import served
+from tests.app.runs.test_served_run import served
 
 CLIENTS = 3
 BASE = {

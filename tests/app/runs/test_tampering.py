@@ -7,13 +7,13 @@ import struct
 import pytest
 
 import fedfleet
-from fedfleet.app.pages.report import report_run
+from fedfleet.app.pages.report_page import report_run
 from fedfleet.app.runs import perform
-from fedfleet.app.runs.replay import replay_run
-from fedfleet.app.runs.verify import verify_run
+from fedfleet.app.runs.run_audit import replay_run
+from fedfleet.app.runs.verification import verify_run
 from fedfleet.app.spec import resolve
 from fedfleet.core.errors import FedFleetError
-from fedfleet.runtime import journal as journals
+from fedfleet.store import journal as journals
 from tests.app.runs.flipping import flip, sealed_files
 from tests.app.runs.tampering import LIES, SPEC, UNSEALED, tampered, text
 

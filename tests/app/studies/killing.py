@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.studies.answering import asked_for, study
-from fedfleet.app.studies.exporting import TABLES
-from fedfleet.app.studies.running import Means
+from fedfleet.app.studies.grid.run_study import asked_for, study
+from fedfleet.app.studies.grid.study_jobs import Means
+from fedfleet.app.studies.grid.table_files import TABLES
 
 ROOT = Path(__file__).parents[3]
 SPEC = """
@@ -57,7 +57,7 @@ def command(file, out):
     words = [
         sys.executable,
         "-m",
-        "fedfleet.app.cli",
+        "fedfleet.app.cli.main",
         "study",
         str(file),
         "--out",

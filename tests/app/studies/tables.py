@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from fedfleet.app.comparing.record import Compared
-from fedfleet.app.studies.expanding import expanded
-from fedfleet.app.studies.file import study_of
-from fedfleet.app.studies.keeping import Ran
-from fedfleet.app.studies.quantities import Aims
+from fedfleet.app.studies.compare.records import Compared
+from fedfleet.app.studies.grid.expansion import expanded
+from fedfleet.app.studies.grid.quantities import Aims
+from fedfleet.app.studies.grid.run_cache import Ran
+from fedfleet.app.studies.grid.study_file import study_of
 
 BASE = {
     "task": {"use": "digits_logreg"},

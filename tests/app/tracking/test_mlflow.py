@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedfleet.app.tracking.following import exported
 from fedfleet.app.tracking.mlflow import to_client
+from fedfleet.app.tracking.run_follower import exported
 from fedfleet.app.tracking.sink import sinks_of
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedfleet.app.tracking.following import exported
+from fedfleet.app.tracking.run_follower import exported
 from fedfleet.app.tracking.sink import sinks_of
 
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedfleet.core.edges import Abilities, Visit
-from fedfleet.core.labels import TaskFacts
+from fedfleet.core.part_facts import TaskFacts
 from fedfleet.core.rng import client_keys
 from fedfleet.edges.shufflefl.gateways import exact_seconds, planning_seconds, profile_of
 from fedfleet.edges.shufflefl.rule import exchange_seconds, moved, shufflefl
-from fedfleet.engine.nested import turn_seconds, turn_spent, visits_of
+from fedfleet.engine.hierarchy import turn_seconds, turn_spent, visits_of
 from fedfleet.shuffle.objective import latencies
 from fedfleet.shuffle.problem import effort, link, problem_from
-from tests.engine.test_nested import edge_job
+from tests.engine.test_hierarchy import edge_job
 
 LAWS = settings(deadline=None, derandomize=True, max_examples=60)
 FEW = settings(deadline=None, derandomize=True, max_examples=12)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from fedfleet.core.registry import builder, names
-from fedfleet.learn.codecs.applying import decode, encode
+from fedfleet.learn.codecs.messages import decode, encode
 
 HERE = [name for name in names("codecs") if name != "zstd" or find_spec("zstandard") is not None]
 NEEDED = {"lowrank": {"rank": 3}}

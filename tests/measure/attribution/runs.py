@@ -8,7 +8,7 @@ from fedfleet.core.parts import Selector
 from fedfleet.core.records import Stop, whole_work
 from fedfleet.core.rng import hash_keys
 from fedfleet.core.sources import FaultSource, Mishaps
-from fedfleet.core.spending import STAGES, staged
+from fedfleet.core.stages import STAGES, staged
 from tests.worlds import events_of, toy_plan, world_of
 
 
@@ -71,7 +71,7 @@ def told(fleet, pace, *, horizon=2000.0, rounds=5, faults=False, choose=None, sc
 
 def progress_in(world):
     """What the world says of how far a task has come."""
-    from fedfleet.runtime.trips import worked_until
+    from fedfleet.simulation.trips import worked_until
 
     def progress(client, sent, time):
         return float(worked_until(world.states, np.array([client]), sent, np.array([time]))[0])

@@ -1,6 +1,6 @@
 """The sentence says what the books say, and no more."""
 
-from fedfleet.measure.attribution.ledger import CAUSES, RoundTime, attributed
+from fedfleet.measure.attribution.causes import CAUSES, RoundTime, attributed
 from fedfleet.measure.attribution.sentences import MEANINGS, behind, sentence, share
 
 

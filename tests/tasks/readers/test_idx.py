@@ -7,9 +7,9 @@ import pytest
 
 from fedfleet.core.errors import BadInput
 from fedfleet.core.registry import builder
+from fedfleet.tasks.data_files import read
 from fedfleet.tasks.readers.idx import read_idx
 from fedfleet.tasks.small_images import FASHION, fashion_cnn, mlp
-from fedfleet.tasks.sources import read
 from tests.tasks.files import idx, written
 
 RNG = np.random.default_rng(1)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedfleet.app.pages.charts.drawing import Sheet, line, text
 from fedfleet.app.pages.charts.labels import width_of
-from fedfleet.app.pages.times import even, moments
+from fedfleet.app.pages.charts.marks import Sheet, line, text
+from fedfleet.app.pages.time_units import even, moments
 
 Ticks = list[tuple[str, float]]  # (what is said, where)
 DECADES = 100.0  # a span of time over more than this is drawn on a logarithmic axis

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, text
 from fedfleet.app.pages.charts.labels import cut, cut_apart, width_of
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, text
 
 _BAR = 17.0
 _NAMES = 0.34  # of the sheet: the most that names beside bars may take

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, room_for
-from fedfleet.app.pages.charts.drawing import Drawing, Sheet, dot, line, text
 from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, dot, line, text
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedfleet.app.pages.charts.axes import Scale
-from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, line, text
 from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, line, text
 
 
 def histogram(

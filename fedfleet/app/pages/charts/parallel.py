@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from html import escape
 
 from fedfleet.app.pages.charts.axes import Scale, Ticks
-from fedfleet.app.pages.charts.drawing import Drawing, Sheet, line, text
 from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, line, text
 
 _ROW = 74.0  # from one axis to the next
 _EDGE = 26.0  # room at the sides, for words under the ends of an axis

@@ -21,8 +21,8 @@ from fedfleet.app.pages.charts.axes import (
     time_ticks,
 )
 from fedfleet.app.pages.charts.axes import numbers as numbers_up_to
-from fedfleet.app.pages.charts.drawing import Drawing, Sheet, box, dot, line, text
 from fedfleet.app.pages.charts.labels import ROW, Flag, apart, cut, flags, width_of
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, box, dot, line, text
 
 _BESIDE = 0.34  # of the sheet: the most that labels right of the plot may take
 MOST = 1500  # points of a line that are drawn

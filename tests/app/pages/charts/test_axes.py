@@ -20,8 +20,8 @@ from fedfleet.app.pages.charts.axes import (
     time_scale,
     time_ticks,
 )
-from fedfleet.app.pages.charts.drawing import SLIM, WIDE
 from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.marks import SLIM, WIDE
 
 
 def test_a_scale_maps_its_limits_to_its_ends():

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from fedfleet.app.pages.charts.bars import Bar, Part, bars
-from fedfleet.app.pages.charts.drawing import SLIM, WIDE
+from fedfleet.app.pages.charts.marks import SLIM, WIDE
 
 
 def widths(drawing):

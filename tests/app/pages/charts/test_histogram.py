@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from fedfleet.app.pages.charts.drawing import HALF, SLIM
 from fedfleet.app.pages.charts.histogram import histogram
+from fedfleet.app.pages.charts.marks import HALF, SLIM
 
 
 def test_columns_are_as_high_as_their_counts_which_stand_on_top():

@@ -2,7 +2,7 @@
 
 import re
 
-from fedfleet.app.pages.charts.drawing import SLIM, WIDE
+from fedfleet.app.pages.charts.marks import SLIM, WIDE
 from fedfleet.app.pages.charts.parallel import Rail, Thread, parallel
 
 RAILS = [Rail("lr", 0.01, 1.0, [("0.01", 0.01), ("1", 1.0)], log=True), Rail("batch", 0, 1, [("8", 0.0), ("16", 1.0)])]

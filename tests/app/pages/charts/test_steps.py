@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from fedfleet.app.pages.charts.drawing import SLIM, WIDE
 from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.marks import SLIM, WIDE
 from fedfleet.app.pages.charts.steps import MOST, Line, Plot, roof_of, rooms, steps, thinned
 
 

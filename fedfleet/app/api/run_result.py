@@ -1,0 +1,119 @@
+"""What a run gives back in Python, and what it tells while it runs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.terminal.text import percent, span
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import Evaluated, Event, ModelCommitted
+from fedfleet.core.parts import Task
+from fedfleet.core.sources import World
+from fedfleet.core.trees import Tree
+from fedfleet.measure.run_tables import Columns, client_columns, round_columns
+from fedfleet.simulation.simulator import Simulation
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """The result of a run: its measures by name, the model's parameters (with what was frozen), the events, and its folder."""
+
+    metrics: dict[str, Any]
+    params: Tree
+    events: list[Event]
+    out: Path | None
+    _world: Callable[[], World | None] = field(default=lambda: None, repr=False, compare=False)
+    _task: Callable[[], Task | None] = field(default=lambda: None, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        known, where = self.metrics, "" if self.out is None else f"; {self.out}"
+        if "rounds" not in known:
+            return f"Result({len(self.events)} events{where})"
+        reached = "no accuracy" if known.get("accuracy") is None else percent(known["accuracy"])
+        return (
+            f"Result({reached} after {known['rounds']} rounds, {known['commits']} models, "
+            f"{span(known['virtual_seconds'])} of virtual time{where})"
+        )
+
+    def module(self) -> Any:
+        """The trained model as a PyTorch module, ready to be asked: frozen weights and prompts inside."""
+        from fedfleet.tasks.output_checks import module_of
+
+        task = self._task()
+        if task is None:
+            raise BadInput("this result does not know its task; load it from its folder with fedfleet.load(..)")
+        return module_of(task, self.params)
+
+    @property
+    def rounds(self) -> Columns:
+        """One row per round, as columns: `pandas.DataFrame(result.rounds)`."""
+        return round_columns(self.events)
+
+    @property
+    def clients(self) -> Columns:
+        """One row per client, as columns: `pandas.DataFrame(result.clients)`."""
+        world = self._world()
+        if world is None:
+            return client_columns(self.events)
+        return client_columns(self.events, kinds=world.devices.kinds, samples=world.data.sizes(0))
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A new model: in which round, its version, when in virtual time, and how it did on the central test set if it was tried."""
+
+    round: int
+    version: int
+    time: float
+    accuracy: float | None
+    loss: float | None
+    server: Tree = field(repr=False, compare=False)
+
+    @property
+    def params(self) -> Tree:
+        """A copy of the model's parameters, made when it is asked for."""
+        return {name: value.copy() for name, value in self.server.items()}
+
+
+OnCommit = Callable[[Commit], object]
+
+
+@dataclass(slots=True)
+class Telling:
+    """Tells callbacks of each commit, once it is known whether the model was evaluated. A run waits for them, and no more:
+    one that fails is named in a warning and not called again, and the run goes on."""
+
+    callbacks: list[OnCommit]
+    waiting: tuple[ModelCommitted, Tree] | None = None
+
+    def hear(self, sim: Simulation, events: Sequence[Event]) -> None:
+        """Take events as they come: the evaluation of a new model is the very next fact, if there is one at all."""
+        if self.waiting is not None:
+            self.tell(events[0] if isinstance(events[0], Evaluated) else None)
+        made = [event for event in events if isinstance(event, ModelCommitted)]
+        if made:
+            self.waiting = made[0], sim.state.server.params
+
+    def tell(self, tried: Evaluated | None = None) -> None:
+        """Tell of the commit that waits, if one does."""
+        if self.waiting is None:
+            return
+        (made, params), self.waiting = self.waiting, None
+        seen = tried if tried is not None and tried.version == made.version and tried.total else None
+        accuracy, loss = (None, None) if seen is None else (seen.correct / seen.total, seen.loss)
+        commit = Commit(made.round, made.version, made.time, accuracy, loss, params)
+        for callback in tuple(self.callbacks):
+            try:
+                callback(commit)
+            except Exception as wrong:
+                self.callbacks.remove(callback)
+                name = getattr(callback, "__name__", type(callback).__name__)
+                warnings.warn(
+                    f"on_commit: {name} failed at version {commit.version} ({type(wrong).__name__}: {wrong}); it is not called "
+                    "again, and the run goes on",
+                    stacklevel=2,
+                )

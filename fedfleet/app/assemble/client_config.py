@@ -1,0 +1,273 @@
+"""The sheet of one client: what it trains and with what, as registered names and numbers. A server makes it, a device reads it.
+
+A sheet never holds the world, other clients, a path or code. The device builds its own half from its own registry, and comes to
+the same bits as a simulation for the same task.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.app.assemble.overrides import Facts, table_for
+from fedfleet.app.assemble.plan import adapted
+from fedfleet.app.assemble.setup import Setup
+from fedfleet.app.spec.table_checks import Table, build_part, resolve_part
+from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.limits import LARGEST, LAST_SEED, MOST
+from fedfleet.core.part_facts import FleetFacts, ModelFacts, ModelOf, RunFacts
+from fedfleet.core.parts import Algorithm, Dataset, Task
+from fedfleet.core.records import Floats, Ints
+from fedfleet.core.rng import client_keys
+from fedfleet.core.trees import Array, Tree, content_hash
+from fedfleet.learn.losses import with_loss
+from fedfleet.network.device.client_runtime import Kit
+from fedfleet.network.device.local_data import Inputs, fitted, halves, read
+from fedfleet.tasks.backbones import BUILTIN, LITE0
+
+FORM = 1
+_UNREADABLE = "the server's sheet is not one that this FedFleet can read"
+_MOST_BYTES = 64 << 20  # of a sheet that a device reads
+Fetch = Callable[[str], Tree]  # frozen weights by their content hash
+
+
+# ---- on the server ------------------------------------------------------------------------------------------------
+
+
+def sheet_for(setup: Setup, client: int, *, own: bool = False) -> bytes:
+    """The sheet of one client as JSON; `own`: it brings its own samples instead of the shard that the spec deals to it."""
+    return sheets(setup)(client, own)
+
+
+def sheets(setup: Setup) -> Callable[[int, bool], bytes]:
+    """The sheets of all clients, by number and whether they bring own samples; what all of them share is made once."""
+    spec, world, data = setup.spec, setup.world, setup.task.dataset
+    check_sendable(setup)
+    memory = world.devices.memory_mb
+    everyone: Table = {
+        "form": FORM,
+        "seed": spec.training_seed,
+        "data_seed": spec.data_seed,
+        "clients": spec.world["clients"],
+        "rounds": spec.stop["rounds"],
+        "byte_scale": setup.plan.byte_scale,
+        "task": _told({**spec.task, **_backbone(spec.task)}, "task"),
+        "inputs": {"shape": list(data.x.shape[1:]), "kind": data.x.dtype.str, "classes": data.classes},
+        "frozen": setup.task.frozen_name,
+    }
+
+    def sheet(client: int, own: bool = False) -> bytes:
+        if not 0 <= client < len(world.keys):
+            raise BadInput(f"there is no client {client} in a fleet of {len(world.keys)}")
+        table = table_for(spec, client, world.devices.kinds[client])
+        mb = None if memory is None else float(memory(np.array([client]))[0])
+        mine = {
+            "client": client,
+            "key": f"{int(world.keys[client]):016x}",
+            "algorithm": _told(table, "algorithm"),
+            "memory_mb": mb if mb is not None and np.isfinite(mb) else None,
+            "data": {"use": "own"} if own else _shard(setup, client),
+        }
+        return json.dumps({**everyone, **mine}, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+
+    return sheet
+
+
+def check_sendable(setup: Setup) -> None:
+    """Refuse a run that no device could be told about."""
+    if setup.spec.edge is not None:
+        raise BadInput("edge: devices behind edges cannot be served over the network yet; remove [edge]")
+    if setup.spec.task["use"] == "own":
+        raise BadInput(
+            'task.use = "own": devices get names and never code, so that they cannot be told of your own model object; register it '
+            "as a task of a package that is installed on them too"
+        )
+
+
+def _shard(setup: Setup, client: int) -> Table:
+    """This client's rows: where the data come with the libraries, as in a rehearsal, that is all that has to be said."""
+    shard, labels = setup.world.data.shard, setup.task.dataset.y
+    train, test = shard(client, "train", 0), shard(client, "test", 0)
+    found: Table = {"use": "shard", "train": train.tolist(), "test": test.tolist()}
+    if setup.spec.world["data"]["use"] == "label_flip":
+        found["labels"] = labels[train].tolist()
+    return {**found, "check": checksum(setup.task.dataset, train, test)}
+
+
+def checksum(dataset: Dataset, *rows: Ints) -> int:
+    """A number that tells whether two machines hold the same samples in these rows."""
+    found = 0
+    for some in rows:
+        for array in (dataset.x, dataset.y):
+            found = zlib.crc32(np.ascontiguousarray(array[some]).tobytes(), found)
+    return found
+
+
+def _backbone(task: Table) -> Table:
+    """A file of weights is the server's own: devices get what is in it with the model, and what is frozen by its hash."""
+    if "backbone" not in task or task["backbone"] in ("", BUILTIN, LITE0):
+        return {}
+    return {"backbone": ""}
+
+
+def _told(table: Any, where: str) -> Any:
+    """A table as it may be told: without what is not set, and without paths."""
+    if isinstance(table, Mapping):
+        return {k: _told(v, f"{where}.{k}") for k, v in table.items() if v is not None}
+    if isinstance(table, list | tuple):
+        return [_told(v, f"{where}[{i}]") for i, v in enumerate(table)]
+    if isinstance(table, str) and ("/" in table or "\\" in table):
+        raise BadInput(f"{where} = {table!r} looks like a path of this machine, which devices cannot see; use a name")
+    return table
+
+
+# ---- on the device ------------------------------------------------------------------------------------------------
+
+
+def kit_from(sheet: bytes, own: Path | None = None, fetch: Fetch | None = None) -> Kit:
+    """What a client trains with, built here from the names in its sheet; `own` is where its own samples are.
+
+    `fetch` brings frozen weights that this machine has not; without it they are refused.
+    """
+    said = _read(sheet)
+    try:
+        return _built(said, own, fetch)
+    except (KeyError, TypeError, ValueError, OverflowError, IndexError) as odd:
+        raise Refused(f"{_UNREADABLE}: {type(odd).__name__}: {odd}") from odd
+
+
+def _built(said: Table, own: Path | None, fetch: Fetch | None) -> Kit:
+    table, seed, key = resolve_part("tasks", said["task"], "task"), said["seed"], int(said["key"], 16)
+    task, train, test = _with_data(said, build_part("tasks", table), own, key)
+    algorithm = resolve_part("algorithms", said["algorithm"], "algorithm")
+    built: Algorithm = build_part("algorithms", algorithm, _facts(said, task))
+    task = _frozen_as(adapted(built, task, seed), said["frozen"], fetch)
+    half = built if task.loss is None else with_loss(built, task.loss)
+    from fedfleet.executors.inline import inline  # torch: only who trains pays for it
+
+    return Kit(
+        client=said["client"],
+        key=key,
+        seed=seed,
+        algorithm=half,
+        task=task,
+        params=task.init(seed),
+        train=train,
+        test=test,
+        execute=inline(task, threads=1),
+        frozen=said["frozen"],
+    )
+
+
+def _read(sheet: bytes) -> Table:
+    """The sheet's table; whatever a server may have written there is looked at before it is used."""
+    if len(sheet) > _MOST_BYTES:
+        raise Refused(f"{_UNREADABLE}: it has {len(sheet)} bytes")
+    try:
+        said = json.loads(sheet)
+    except (ValueError, RecursionError) as odd:
+        raise Refused(f"{_UNREADABLE}: it is no JSON ({type(odd).__name__})") from None
+    if not isinstance(said, dict) or said.get("form") != FORM:
+        raise Refused(f"{_UNREADABLE}: its form is not {FORM}; install the same version on both sides")
+    for name, kind in _KINDS.items():
+        if not isinstance(said.get(name), kind) or isinstance(said.get(name), bool):
+            raise Refused(f"{_UNREADABLE}: {name!r} is missing or of another kind")
+    for name, (least, most) in _RANGES.items():
+        if not least <= said[name] <= most:
+            raise Refused(f"{_UNREADABLE}: {name!r} is not in {least} to {most}")
+    return said
+
+
+_KINDS: dict[str, type[Any] | tuple[type[Any], ...]] = {
+    "seed": int, "data_seed": int,
+    "clients": int, "rounds": int, "client": int, "key": str, "task": dict, "algorithm": dict, "inputs": dict,
+    "data": dict, "frozen": str, "byte_scale": (int, float),
+}  # fmt: skip
+_MOST_FLEET = 10_000_000  # clients: a device holds the key of each, and nobody may fill its memory with them
+_RANGES: dict[str, tuple[float, float]] = {
+    "seed": (0, LAST_SEED), "data_seed": (0, LAST_SEED),
+    "clients": (1, _MOST_FLEET), "client": (0, _MOST_FLEET - 1), "rounds": (1, MOST),
+    "byte_scale": (0, LARGEST),  # 0: trained in one place, where nothing travels
+}  # fmt: skip
+
+
+def _with_data(said: Table, recipe: Any, own: Path | None, key: int) -> tuple[Task, Ints, Ints]:
+    """The task with this client's samples, and the rows that train and test."""
+    wanted, data, seed = said["inputs"], said["data"], said["data_seed"]
+    if data["use"] == "own":
+        if own is None:
+            raise BadInput("this client was enrolled with its own samples; say where they are with --data FILE|FOLDER")
+        x, y = read(own)
+        inputs = Inputs(tuple(wanted["shape"]), wanted["kind"], wanted["classes"])
+        dataset = Dataset(fitted(x, y, inputs, own), y, inputs.classes)
+        return _on(recipe, seed, dataset), *halves(len(y), seed, key)
+    if own is not None:
+        raise BadInput("--data: the server gives this client a shard of its own data; leave --data out, or enrol anew")
+    task: Task = recipe(seed)
+    train, test = (np.array(data[name], np.int64) for name in ("train", "test"))
+    odd = [rows for rows in (train, test) if len(rows) and not 0 <= rows.min() <= rows.max() < len(task.dataset.y)]
+    if not odd and "labels" in data:
+        labels: Array = task.dataset.y.copy()
+        labels[train] = data["labels"]
+        task = replace(task, dataset=replace(task.dataset, y=labels))
+    if odd or checksum(task.dataset, train, test) != data["check"]:
+        raise BadInput(
+            f"task {task.name!r}: the data here are not those of the run, so that this client would train on other samples; bring "
+            "the same data to this machine, or your own with --data"
+        )
+    return task, train, test
+
+
+def _on(recipe: Any, seed: int, dataset: Dataset) -> Task:
+    """The task that a recipe makes, on other data; a recipe that cannot be told of them makes its own first."""
+    fit = getattr(recipe, "fit", None)
+    if fit is not None:
+        return fit(seed, dataset)
+    return replace(recipe(seed), dataset=dataset, holdout=np.zeros(0, np.int64))
+
+
+def _facts(said: Table, task: Task) -> Facts:
+    """What builders may ask here: numbers of the run, this model, and of all devices only one's own."""
+    from fedfleet.tasks.narrow_models import shape_at
+
+    client, known = said["client"], said.get("memory_mb")
+
+    @cache
+    def model() -> ModelFacts:
+        from fedfleet.tasks.model_parts import model_facts
+
+        return model_facts(task)
+
+    def memory(clients: Ints) -> Floats:
+        return np.where(clients == client, float(known or math.nan), math.nan)
+
+    fleet = FleetFacts(
+        cache(partial(shape_at, task)),
+        client_keys(said["clients"]),
+        said["seed"],
+        None if known is None else memory,
+        said["byte_scale"],
+    )
+    return {RunFacts: RunFacts(said["clients"], said["seed"], said["rounds"]), ModelOf: model, FleetFacts: fleet}
+
+
+def _frozen_as(task: Task, wanted: str, fetch: Fetch | None) -> Task:
+    """The task with the frozen weights of the run: those that are here, or, where they are others, those that are brought."""
+    if task.frozen_name == wanted:
+        return task
+    if fetch is None or not wanted:
+        raise BadInput("the frozen weights here are not those of the run; install the same version on both sides")
+    from fedfleet.tasks.frozen_weights import refrozen
+
+    held = fetch(wanted)
+    if content_hash(held) != wanted:
+        raise Refused("the frozen weights that came are not those that the sheet names")
+    return refrozen(task, held)

@@ -1,0 +1,178 @@
+"""Rules that can never hold: told before a run instead of after it. What nobody could mean is refused."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedfleet.app.assemble.setup import Setup
+from fedfleet.core.cost import scaled
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Plan, Policy
+from fedfleet.core.records import Book, Ints, whole_work
+from fedfleet.core.sources import World
+from fedfleet.core.task_cost import cost_of
+from fedfleet.core.trees import tree_nbytes
+from fedfleet.world.samplers.dpcsm import warnings as odd_alpha
+
+_TRIPS = 8  # links vary from trip to trip
+_TRIED, _TOGETHER = 1 << 16, 1 << 12  # clients whose trips are tried, and how many at once
+_DAYS = 30.0  # how far ahead one looks for clients that are there together
+_MEGABYTE = 2.0**20
+_WAKINGS = 1000  # of a policy that is met with silence, before it is taken to wait for ever
+_NAMED = 3  # kinds of device that a sentence names
+
+
+def doubts(setup: Setup) -> list[str]:
+    """One sentence for each thing that this run asks for and cannot get, with the cure."""
+    plan, world = setup.plan, setup.world
+    asked = setup.spec.world["states"]
+    drawn = odd_alpha(asked["alpha"], semantics=asked["semantics"]) if asked["use"] == "dpcsm" else []
+    return [*drawn, *plan.pace.doubts, *hopeless_trips(plan, world), *never_together(plan, world), *setup.doubts]
+
+
+def hopeless_trips(plan: Plan, world: World) -> list[str]:
+    """Whether nobody can report in time, or at all. What values decide about times is not known before the run."""
+    if plan.algorithm.priced_by_value:
+        return []
+    n, within = plan.clients, plan.pace.patience
+    tried = np.arange(n) if n <= _TRIED else np.linspace(0, n - 1, _TRIED).astype(np.int64)
+    fastest = _fastest_trip(plan, world, tried, within)
+    if fastest == math.inf:
+        return ["no device can do this work at all; choose other devices in world.devices, or less work in [algorithm]"]
+    if fastest <= within:
+        return []
+    return [
+        f"nobody can report within {within:,.4g} s: of {_TRIPS} trips tried on each of {len(tried):,} devices the fastest takes "
+        f"{fastest:,.4g} s; raise pace.{plan.pace.limit} above that, or lower the work in [algorithm] or world.model_bytes"
+    ]
+
+
+def _fastest_trip(plan: Plan, world: World, tried: Ints, within: float) -> float:
+    """The seconds of the fastest trip with the first model, or of the first that is fast enough."""
+    server, sizes, best = plan.algorithm.init(plan.params), world.data.sizes(0), math.inf
+    parts = max(1, len(tried) // _TOGETHER)
+    for i in range(parts):
+        some = tried[i::parts]  # spread over the fleet, so that one fast kind is met early
+        cost = scaled(cost_of(plan.algorithm, server, whole_work(some), sizes[some]), plan.byte_scale, plan.charge)
+        for trip in range(_TRIPS):
+            took = world.devices.seconds(some, cost, 0.0, np.full(len(some), trip))
+            best = min(best, float(took.min()))
+        if best < math.inf and best <= within:
+            break
+    return best
+
+
+def never_together(plan: Plan, world: World) -> list[str]:
+    """Whether as many clients as a round wants, or needs, are never reachable at once."""
+    earliest, pace = world.states.earliest, plan.pace
+    if earliest is None:
+        return []
+    members, until = plan.choose.members, min(plan.stop.virtual_seconds, _DAYS * 86400.0)
+    everyone = np.ones(plan.clients, np.bool_) if members is None else np.isin(np.arange(plan.clients), members)
+
+    def meet(n: int) -> bool:
+        return earliest(everyone, n, 0.0, until) < math.inf
+
+    if meet(pace.cohort):
+        return []
+    most, over = 0, pace.cohort
+    while over - most > 1:
+        middle = (most + over) // 2
+        most, over = (middle, over) if meet(middle) else (most, middle)
+    where = (
+        f"in the first {until / 86400.0:,.4g} days of virtual time no more than {most} clients "
+        f"{'' if members is None else 'that [choose] allows '}are reachable at once"
+    )
+    change = "world.states" if members is None else "world.states or whom [choose] names"
+    if most < pace.least:
+        return [
+            f"no round can succeed: {where}, and it needs {pace.least}; lower pace.min_clients or pace.min_share, or change "
+            f"{change}"
+        ]
+    return [
+        f"rounds will be smaller than pace.{pace.key} = {pace.cohort}: {where}; lower pace.{pace.key}, or change {change}"
+    ]
+
+
+def check_silence(plan: Plan, world: World) -> None:
+    """Refuse a policy that waits for ever where a task can be lost without a word: such a run would sleep to its horizon."""
+    if world.faults is not None and world.faults.silences and waits_for_ever(plan.pace, plan.clients):
+        raise BadInput(
+            f"pace: {plan.pace.name!r} waits for every task until it ends, and world.faults can lose one without a word, so that "
+            'the run would wait in vain; give tasks up with pace.lease, use a policy that does, such as "deadline" with '
+            "max_staleness = 0, or let the server hear of what is lost with world.faults.noticed = true"
+        )
+
+
+def waits_for_ever(pace: Policy, clients: int) -> bool:
+    """Does a policy go on waiting, whatever time passes, when everyone whom it asks is silent?
+
+    Its decisions tell: it is given whom it asks for, as far as there are clients left that it does not wait for, nobody reports,
+    and it is woken whenever it wants to be. It does not wait for ever if it gives tasks up, or if rounds go by nonetheless.
+    """
+    book, missing = Book(kept=pace.initial), 0
+    for _ in range(_WAKINGS):
+        decision = pace.decide(book)
+        if decision.keep is not None:
+            book = book._replace(kept=decision.keep)
+        if book.running and (decision.drop == 0 or decision.drop_before is not None):
+            return False
+        if decision.abandon or decision.commit:
+            book = Book(
+                book.now, book.round + 1, opened_at=book.now, sent_at=book.sent_at, running=book.running, kept=book.kept
+            )
+            continue
+        if decision.ask:
+            missing = 0 if clients - book.running >= decision.at_least else decision.at_least
+            book = book._replace(wanted=book.selected + decision.ask, asking=True)
+        if book.asking and not missing:
+            book = _answered(book, clients)
+        elif decision.wake_at is None or decision.wake_at == math.inf:
+            return True
+        else:
+            book = book._replace(now=decision.wake_at, answered=False)
+    return book.round == 0
+
+
+def _answered(book: Book, clients: int) -> Book:
+    """The book after as many as there are were sent a task."""
+    sent = min(book.wanted - book.selected, clients - book.running)
+    first = min(book.first_sent_at, book.now) if sent else book.first_sent_at
+    return book._replace(
+        asking=False, answered=True, asks=book.asks + 1, selected=book.selected + sent, running=book.running + sent,
+        own_running=book.own_running + sent, sent_at=book.now if sent else book.sent_at, first_sent_at=first,
+    )  # fmt: skip
+
+
+def short_of_memory(plan: Plan, world: World, frozen: float = 0.0) -> list[str]:
+    """Devices that cannot hold what they are offered, with so many bytes of `frozen` weights: refused if none can, else said.
+
+    Unknown memory is taken to be enough.
+    """
+    if world.devices.memory_mb is None:
+        return []
+    size = plan.byte_scale * (tree_nbytes(plan.params) + frozen) / _MEGABYTE
+    memory = world.devices.memory_mb(np.arange(plan.clients))
+    small = memory < size
+    if small.any():  # those may be offered less than the whole model
+        some = np.flatnonzero(small)
+        offered = cost_of(
+            plan.algorithm, plan.algorithm.init(plan.params), whole_work(some), np.ones(len(some), np.int64)
+        )
+        small[some] = memory[some] < plan.byte_scale * (offered.bytes_down + frozen) / _MEGABYTE
+    if not small.any():
+        return []
+    if small.all():
+        raise BadInput(
+            f"the model takes {size:,.4g} MB, and no device of the fleet has more memory than {np.max(memory):,.4g} MB; lower "
+            "world.model_bytes, choose a smaller model, or other devices in world.devices"
+        )
+    kinds = list(dict.fromkeys(str(world.devices.kinds[c]) for c in np.flatnonzero(~small)[:_TOGETHER].tolist()))
+    named = ", ".join(kinds[:_NAMED]) + (" and others" if len(kinds) > _NAMED else "")
+    return [
+        f"the model takes {size:,.4g} MB, more than {int(small.sum())} of {plan.clients} devices have as memory, and they train it "
+        f"all the same here; it fits {int((~small).sum())} ({named}): choose among those in world.devices, "
+        'or give the others a slice of it with algorithm.use = "heterofl"'
+    ]

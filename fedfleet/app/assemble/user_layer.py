@@ -1,0 +1,143 @@
+"""The user layer: from a spec's users and edge to the world of devices, which flat methods see, and the world of users."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.app.spec.table_checks import Table, build_part
+from fedfleet.core.cost import TRAINING_PASSES
+from fedfleet.core.edges import Abilities, EdgeFleet, EdgeRule, UserSource
+from fedfleet.core.errors import BadInput
+from fedfleet.core.part_facts import FactsOf, LabelsOf, Prior, TaskFacts
+from fedfleet.core.parts import Task
+from fedfleet.core.records import Cost, Floats, Ints, Keys
+from fedfleet.core.rng import client_keys, hash_keys
+from fedfleet.core.sources import DataSource, DeviceSource, EnergySource, StateSource, World
+from fedfleet.core.stages import Spent
+from fedfleet.world.partitions import PartitionRecipe, hold
+from fedfleet.world.users import UserRecipe, on_devices, spread_inside
+
+MEGABYTE = 1e6  # how many bytes are sent to find out how fast a link is
+
+
+@dataclass(frozen=True, slots=True)
+class Households:
+    """Users and their data, seen twice: by user, and by device."""
+
+    users: UserSource
+    keys: Keys
+    data: DataSource
+    slots: list[dict[str, Ints]]
+    on_devices: DataSource
+
+
+def settle(table: Table, task: Task, deal: PartitionRecipe, devices: int, fleet: int, seed: int) -> Households:
+    """Give devices to users by the seed of the fleet; deal the samples to them, and spread each user's over the devices."""
+    recipe: UserRecipe = build_part("users", table["users"])
+    users = recipe.assign(devices, fleet)
+    # Keys of users are not those of devices, so that user 3 and device 3 draw different numbers.
+    keys = hash_keys(0, "user", client_keys(len(users)))
+    most, split = int(np.bincount(users.user_of).max()), tuple(table["split"])
+    # Rounding takes at most one row from the training share, and flat runs need a training row on every device.
+    fewest = max(table["min_samples"] * most, math.ceil((most + 1) * sum(split) / split[0]) if most > 1 else 1)
+    data = hold(deal, task, keys, seed, split=split, min_samples=fewest)
+    slots = spread_inside(users, data, task.dataset.y, recipe.mu, seed)
+    return Households(users, keys, data, slots, on_devices(users, data, slots))
+
+
+def user_world(
+    home: Households, devices: DeviceSource, states: StateSource, energy: EnergySource | None = None
+) -> World:
+    """The world whose clients are users. How long a user takes, and what that draws, is known only once its turn is planned."""
+    kinds = [f"user with {n} devices" for n in np.bincount(home.users.user_of).tolist()]
+
+    def seconds(clients: Ints, cost: Cost, start: float, tasks: Ints) -> Floats:
+        """An estimate before anything is planned: all devices share the work evenly, and the slowest decides."""
+        found: list[float] = []
+        for i, user in enumerate(clients.tolist()):
+            mine = home.users.devices_of(user)
+            n = len(mine)
+            part = Cost(*(np.full(n, v) for v in (cost.samples[i] / n, cost.bytes_down[i], cost.bytes_up[i])))
+            found.append(float(devices.seconds(mine, part, start, np.full(n, tasks[i])).max()))
+        return np.array(found)
+
+    known = None if energy is None else _of_users(home, energy)
+    return World(home.keys, DeviceSource(seconds, kinds), states, home.data, energy=known)
+
+
+def _of_users(home: Households, energy: EnergySource) -> EnergySource:
+    """An estimate before anything is planned: all devices of a user are as busy as the user is. Turns know better."""
+
+    def charges(clients: Ints, spent: Spent, start: Floats) -> Mapping[str, Floats]:
+        found: dict[str, Floats] = {}
+        for i, user in enumerate(clients.tolist()):
+            mine = home.users.devices_of(user)
+            busy = {stage: np.full(len(mine), took[i]) for stage, took in spent.items()}
+            for name, values in energy.charges(mine, busy, np.full(len(mine), start[i])).items():
+                found.setdefault(name, np.zeros(len(clients)))[i] = values.sum()
+        return found
+
+    return EnergySource(charges)
+
+
+def edge_fleet(
+    home: Households, devices: DeviceSource, keys: Keys, byte_scale: float, energy: EnergySource | None = None
+) -> EdgeFleet:
+    """The devices behind the edges; their own source tells how fast they are at a given moment.
+
+    An edge's link to the server is that of its best connected device, because the paper gives gateways no link of their own;
+    where one is best upwards and another downwards, each of them costs half a trip.
+    """
+
+    def able(mine: Ints, time: float, task: int) -> Abilities:
+        n, tasks = len(mine), np.full(len(mine), task)
+        none, one = np.zeros(n), np.ones(n)
+        idle = devices.seconds(mine, Cost(none, none, none), time, tasks)
+        compute = devices.seconds(mine, Cost(one, none, none), time, tasks) - idle
+        down = devices.seconds(mine, Cost(none, one * MEGABYTE, none), time, tasks) - idle
+        up = devices.seconds(mine, Cost(none, none, one * MEGABYTE), time, tasks) - idle
+        batch = devices.seconds(mine, Cost(none, none, none, one), time, tasks) - idle
+        if not (np.isfinite(down).all() and np.isfinite(up).all() and (down > 0).all() and (up > 0).all()):
+            raise BadInput("world.devices: edges need devices with finite link speeds; this kind of device has none")
+        return Abilities(compute / TRAINING_PASSES, 8.0 * MEGABYTE / up, 8.0 * MEGABYTE / down, idle, batch)
+
+    able(np.arange(len(keys)), 0.0, 0)  # so that unsuitable devices are refused before anything is written
+
+    def backhaul(edge: int, found: Abilities) -> tuple[float, float, float]:
+        del edge
+        up, down = int(found.up_bps.argmax()), int(found.down_bps.argmax())
+        trip = 0.5 * (found.latencies()[up] + found.latencies()[down])
+        return float(found.up_bps[up]), float(found.down_bps[down]), float(trip)
+
+    def draws(mine: Ints, spent: Spent, time: float) -> Mapping[str, float]:
+        found = {} if energy is None else energy.charges(mine, spent, np.full(len(mine), time))
+        return {name: float(values.sum()) for name, values in found.items()}
+
+    return EdgeFleet(home.users, keys, lambda user: home.slots[user]["train"], able, backhaul, byte_scale, draws)
+
+
+def edge_rule(table: Table, task: Task, epochs: float, seed: int) -> EdgeRule:
+    """The rule that a spec names, given the facts about the task that it asks for; `epochs` is how often samples are seen."""
+    labels, classes = task.dataset.y, task.dataset.classes
+    rows = task.dealt()
+
+    def labels_of(wanted: Ints) -> Ints:
+        return labels[wanted]
+
+    def prior() -> Floats:
+        return np.bincount(labels[rows], minlength=classes) / len(rows)
+
+    def features() -> Floats:
+        from fedfleet.tasks.class_features import class_features
+
+        return class_features(task, task.init(seed), rows)
+
+    def facts() -> TaskFacts:
+        bits = 8.0 * task.dataset.x[:1].nbytes
+        return TaskFacts(labels_of, classes, bits, epochs, features)
+
+    return build_part("edges", table, {LabelsOf: labels_of, Prior: prior, FactsOf: facts})

@@ -1,0 +1,1 @@
+"""The command line: the entry point, the verbs, and what every verb needs on a terminal."""

@@ -1,0 +1,67 @@
+"""The entry point of the command line: every refusal becomes one sentence and an exit code."""
+
+from __future__ import annotations
+
+import atexit
+import errno
+import gc
+import sys
+from typing import Any, NoReturn
+
+import typer
+
+from fedfleet.app.cli.verbs import VERBS
+from fedfleet.app.terminal.answers import LOG_LINES, Interrupted, say
+from fedfleet.app.terminal.lazy_commands import Group, group_command
+from fedfleet.core.errors import FedFleetError
+
+FEDFLEET = Group(
+    "Federated learning on the devices that people really own: make fleets, measure them, train on them, see what happens.",
+    VERBS,
+)
+# Newer versions of Typer carry a Click of their own, so its exceptions are found through Typer's.
+_USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
+# A path that cannot be is bad input, whatever looked at it; anything else of the system's is a failure.
+_BAD_NAMES = (errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP, errno.EINVAL)
+
+
+def main() -> NoReturn:
+    """Run the command line and exit."""
+    atexit.register(gc.freeze)  # else the interpreter looks through all of torch for garbage before it goes: 0.4 s
+    LOG_LINES.set(False)
+    try:
+        code = group_command("fedfleet", FEDFLEET)(prog_name="fedfleet", standalone_mode=False)
+    except _USAGE as wrong:
+        _explain(wrong)
+        sys.exit(2)
+    except FedFleetError as wrong:
+        say(str(wrong), "info" if isinstance(wrong, Interrupted) else "error")
+        sys.exit(wrong.exit_code)
+    except OSError as wrong:
+        say(f"{wrong.filename or 'the system'}: {wrong.strerror or wrong}", "error")
+        sys.exit(2 if wrong.errno in _BAD_NAMES else 1)
+    except MemoryError:
+        say(
+            "this machine has not enough memory for that; ask for fewer clients, a smaller model or smaller batches",
+            "error",
+        )
+        sys.exit(1)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    if code == 130:  # newer versions of Typer answer so to Ctrl-C, older ones raise
+        say("interrupted")
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(wrong: Any) -> None:
+    """Say in one sentence what is wrong with the words of the command line."""
+    text, context = wrong.format_message().strip(), getattr(wrong, "ctx", None)
+    if type(wrong).__name__ == "NoArgsIsHelpError":  # its message is the help itself
+        typer.echo(text, err=True)
+    else:
+        say(f"{text.rstrip('.?')}. See: {context.command_path if context else 'fedfleet'} --help")
+
+
+if __name__ == "__main__":
+    main()

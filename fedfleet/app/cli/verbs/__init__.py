@@ -1,0 +1,32 @@
+"""The verbs of the command line, one file each. A verb is a function, or a `Group` of verbs; this is the list of all."""
+
+# In the order of `fedfleet --help`.
+VERBS: dict[str, str] = {
+    "demo": "fedfleet.app.cli.verbs.demo:demo",
+    "run": "fedfleet.app.cli.verbs.run:run",
+    "study": "fedfleet.app.cli.verbs.study:study",
+    "tune": "fedfleet.app.cli.verbs.tune:tune",
+    "report": "fedfleet.app.cli.verbs.report:report",
+    "compare": "fedfleet.app.cli.verbs.compare:compare",
+    "dashboard": "fedfleet.app.cli.verbs.dashboard:dashboard",
+    "explain": "fedfleet.app.cli.verbs.explain:explain",
+    "export": "fedfleet.app.cli.verbs.export:export",
+    "replay": "fedfleet.app.cli.verbs.replay:replay",
+    "verify": "fedfleet.app.cli.verbs.verify:verify",
+    "list": "fedfleet.app.cli.verbs.list:list_parts",
+    "sample": "fedfleet.app.cli.verbs.sample:sample",
+    "measure": "fedfleet.app.cli.verbs.measure:measure",
+    "predict": "fedfleet.app.cli.verbs.predict:predict",
+    "shuffle": "fedfleet.app.cli.verbs.shuffle:shuffle",
+    "serve": "fedfleet.app.cli.verbs.serve:serve",
+    "device": "fedfleet.app.cli.verbs.device:device",
+    "status": "fedfleet.app.cli.verbs.status:status",
+    "token": "fedfleet.app.cli.verbs.token:token",
+    "certificate": "fedfleet.app.cli.verbs.certificate:certificate",
+    "stress": "fedfleet.app.cli.verbs.stress:stress",
+    "data": "fedfleet.app.cli.verbs.data:data",
+    "pretrain": "fedfleet.app.cli.verbs.pretrain:pretrain",
+    "profile": "fedfleet.app.cli.verbs.profile:profile",
+    "bench": "fedfleet.app.cli.verbs.bench:bench",
+    "version": "fedfleet.app.cli.verbs.version:version",
+}

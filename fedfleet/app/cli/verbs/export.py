@@ -1,0 +1,33 @@
+"""`fedfleet export`: give a run to a tracking tool, from its journal."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fedfleet.app.terminal.answers import AsJson, RunFolder, answer, warn
+
+
+def export(
+    folder: RunFolder,
+    to: Annotated[
+        list[str],
+        typer.Option("--to", metavar="TOOL:WHERE", help="tensorboard:DIR, mlflow:URI or jsonl:FILE; may be repeated."),
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Write a run, finished or not, to TensorBoard, MLflow or a file of JSON lines, from its journal."""
+    from fedfleet.app.runs import finished, opened
+    from fedfleet.app.tracking.run_follower import exported
+    from fedfleet.app.tracking.sink import sinks_of
+    from fedfleet.store.seals import SEAL
+
+    sinks = sinks_of(to)
+    spec, events, _ = opened(folder)
+    metrics = finished(folder).metrics if (folder / SEAL).is_file() else None
+    done = exported(sinks, spec, folder.resolve().name, events, metrics, lambda said: warn([said]))
+    found = {"run": str(folder), "to": done, "failed": [sink.name for sink in sinks if sink.name not in done]}
+    answer(found, as_json, lambda a: f"{a['run']} is in {', '.join(a['to']) or 'none of them'}")
+    if found["failed"]:
+        raise typer.Exit(1)

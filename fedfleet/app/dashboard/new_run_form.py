@@ -1,0 +1,179 @@
+"""The form of a new run: its fields, the spec that they make, and the program's own sentences beside the fields they are about."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.dashboard.spec_policy import refuse_foreign
+from fedfleet.app.spec.resolution import resolve
+from fedfleet.app.spec.spec_file import with_words
+from fedfleet.app.spec.spec_record import Spec
+from fedfleet.core.errors import BadInput
+
+NAME, TOML = "name", "toml"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_MEANT = re.compile(r"did you mean '([^']+)'\?")
+_WRONG = re.compile(r"(?:has no key|has no table or key|is called) '([^']+)'")
+_NO_KEY = re.compile(r"(\S+) has no key '([^']+)'")
+_LONGEST = 20_000  # characters of TOML
+_MOST_FAULTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One line of the form: a key of the spec, the kind of part that it names if it does, and what it means."""
+
+    key: str
+    hint: str = ""
+    kind: str = ""
+    number: bool = False
+
+
+FIELDS = (
+    Field("seed", "decides fleet, data and training", number=True),
+    Field("task.use", "a model on a dataset", "tasks"),
+    Field("world.clients", "people, one device each", number=True),
+    Field("world.devices.use", "how fast they are", "devices"),
+    Field("world.states.use", "when they can be reached", "states"),
+    Field("world.data.use", "who holds what", "partitions"),
+    Field("algorithm.use", "how it is learnt", "algorithms"),
+    Field("algorithm.lr", "learning rate", number=True),
+    Field("choose.use", "who is asked", "selectors"),
+    Field("pace.use", "how long a round waits", "policies"),
+    Field("pace.cohort", "people asked in a round", number=True),
+    Field("pace.seconds", "how long a round stays open, in seconds", number=True),
+    Field("stop.rounds", "rounds at most", number=True),
+)
+KEYS = tuple(f.key for f in FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """A sentence about one field; `wrong` and `right` are what a button would mend."""
+
+    text: str
+    wrong: str = ""
+    right: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the form asks for: the spec if there is nothing to mend, else a mistake by field."""
+
+    values: Mapping[str, str]
+    spec: Spec | None = None
+    mistakes: Mapping[str, Mistake] = field(default_factory=dict[str, Mistake])
+
+
+def asked(values: Mapping[str, str], root: Path, here: Path) -> Asked:
+    """Check a filled form. A field that is wrong is set aside, so that the others are heard too."""
+    given = {key: values.get(key, "").strip() for key in (NAME, TOML, *KEYS)}
+    found = _named(given[NAME], root)
+    spec: Spec | None = None
+    left, aside = dict(given), list[str]()
+    for _ in range(_MOST_FAULTS):
+        try:
+            spec = resolve(_table(left, aside), given[NAME] or "run")
+            refuse_foreign(spec.table(), root, here)
+            break
+        except BadInput as wrong:
+            spec = None
+            at, mistake = placed(str(wrong), left)
+            found.setdefault(at, mistake)
+            if not left.get(at):
+                break
+            left[at] = ""
+            aside += [at.removesuffix(".use")] if at.endswith(".use") else []  # settings of a part that is not there
+    return Asked(given, None if found else spec, found)
+
+
+def placed(sentence: str, values: Mapping[str, str]) -> tuple[str, Mistake]:
+    """The field that a sentence is about, and its cure; the free text if it is about none that is filled in."""
+    meant, wrong = _MEANT.search(sentence), _WRONG.search(sentence)
+    mistake = Mistake(sentence, wrong[1] if wrong else "", meant[1] if meant else "")
+    unknown = _NO_KEY.match(sentence)
+    if unknown:
+        key = f"{unknown[1]}.{unknown[2]}"
+        return (key if values.get(key) else TOML), mistake
+    places = [(at, key) for key in KEYS if values.get(key) and (at := _mentioned(key, sentence)) >= 0]
+    if not places:  # the table is named, the key is not: it is about the part
+        parts = [key for key in KEYS if key.endswith(".use") and sentence.startswith(key.removesuffix(".use"))]
+        places = [(0, key) for key in sorted(parts, key=len)[-1:] if values.get(key)]
+    return (min(places)[1] if places else TOML), mistake
+
+
+def _mentioned(key: str, sentence: str) -> int:
+    found = re.search(rf"(?<![\w.]){re.escape(key)}(?![\w.]*\w)", sentence)
+    return found.start() if found else -1
+
+
+def _named(name: str, root: Path) -> dict[str, Mistake]:
+    if not _NAME.fullmatch(name):
+        rule = "A name has letters, digits, dots, dashes and underscores, 64 at most; it names the folder of the run."
+        return {NAME: Mistake(rule)}
+    if (root / name).exists():
+        return {NAME: Mistake(f"There is a run called {name} already; choose another name.")}
+    return {}
+
+
+def _table(given: Mapping[str, str], aside: Sequence[str] = ()) -> dict[str, Any]:
+    """The free text with the fields on top of it, without the parts that are set aside."""
+    if len(given[TOML]) > _LONGEST:
+        raise BadInput(f"the text has {len(given[TOML]):,} characters; {_LONGEST:,} are read at most")
+    try:
+        free = tomllib.loads(given[TOML].replace("\r\n", "\n"))
+    except (ValueError, RecursionError) as wrong:
+        raise BadInput(f"this is not valid TOML: {wrong}") from None
+    for part in aside:
+        free = _taken(free, part.split("."))[0]
+    left = [key for key in KEYS if given[key] and key.rpartition(".")[0] not in aside]
+    for key in left:
+        *part, last = key.split(".")
+        if last == "use":
+            _settle(free, part, given[key])
+    return with_words(free, [f"{key}={given[key]}" for key in left])
+
+
+def _settle(table: dict[str, Any], part: list[str], name: str) -> None:
+    """Settings in the free text that do not say whose they are belong to the part that the field names."""
+    for step in part:
+        inner = table.get(step)
+        if not isinstance(inner, dict):
+            return
+        table = inner
+    table.setdefault("use", name)
+
+
+def filled(table: Mapping[str, Any], name: str) -> dict[str, str]:
+    """The form as it would ask for a run again: fields from its spec, and what has no field as TOML.
+
+    The names of parts stand in both: whoever chooses another part in its field leaves the settings of the first behind.
+    """
+    import tomli_w
+
+    rest = {key: value for key, value in table.items() if key != "run"}
+    values = {NAME: name}
+    for key in KEYS:
+        less, value = _taken(rest, key.split("."))
+        rest = rest if key.endswith(".use") else less
+        if value is not None:
+            values[key] = f"{value:g}" if isinstance(value, float) else str(value)
+    return {**values, TOML: tomli_w.dumps(rest)}
+
+
+def _taken(table: Mapping[str, Any], path: list[str]) -> tuple[dict[str, Any], Any]:
+    """A table without one value, and the value."""
+    first, *more = path
+    if first not in table:
+        return dict(table), None
+    if not more:
+        return {k: v for k, v in table.items() if k != first}, table[first]
+    if not isinstance(table[first], Mapping):
+        return dict(table), None
+    inner, value = _taken(table[first], more)
+    return {**table, first: inner}, value

@@ -1,0 +1,124 @@
+"""Bring your own data: a folder of per-client files, LEAF's JSON, a table or a Hugging Face dataset as arrays that `run` takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from fedfleet.app.datasets.data_files import from_path
+from fedfleet.app.datasets.table_columns import Picked, from_columns
+from fedfleet.core.errors import BadInput
+from fedfleet.core.records import Ints
+from fedfleet.core.trees import Array
+from fedfleet.tasks.task_checks import checked_inputs, checked_labels
+
+ARRAYS = (".npz", ".safetensors")  # files that `run` reads itself, and refers to where it copies nothing
+
+
+@dataclass(frozen=True, slots=True)
+class OwnData(Sequence[Any]):
+    """Inputs, labels and perhaps who made each sample, as `run`, `study` and `replay` take them: `x, y, owner = data(..)`.
+
+    `labels` are the names behind the numbers in `y`, where they had any; `owners` those behind `owner`.
+    """
+
+    x: Array
+    y: Ints
+    owner: Ints | None
+    labels: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+
+    def _parts(self) -> tuple[Array, ...]:
+        return (self.x, self.y) if self.owner is None else (self.x, self.y, self.owner)
+
+    def __len__(self) -> int:
+        return len(self._parts())
+
+    @overload
+    def __getitem__(self, index: int) -> Array: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Array, ...]: ...
+    def __getitem__(self, index: int | slice) -> Array | tuple[Array, ...]:
+        return self._parts()[index]
+
+    def __repr__(self) -> str:
+        people = "" if self.owner is None else f" of {len(self.owners)} owners"
+        return f"OwnData({len(self.y)} samples{people}, inputs {self.x.shape[1:]}, {int(self.y.max()) + 1} classes)"
+
+
+def data(
+    source: Any,
+    *,
+    input: str | Sequence[str] | None = None,
+    label: str | None = None,
+    owner: str | None = None,
+) -> OwnData:
+    """Read your own data as arrays for `run(.., data=..)`.
+
+    Args:
+        source: a folder with one file for each client, NAME.npz (arrays x and y) or NAME.csv (one sample a line); a folder or a
+            file of LEAF's JSON; a .csv file of everybody's samples; a Hugging Face dataset; a pandas table.
+        input: the column with the inputs, or several columns of numbers; default: all others (.csv), or one called x, image ..
+        label: the column with the labels; default: one called label, y, class .., else (.csv) the last one.
+        owner: the column that says who made each sample. Per-client files have their names instead.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "ann.csv").write_text("speed,height,label\\n0.5,1,walk\\n2.5,1,run\\n")
+    >>> _ = (folder / "bob.csv").write_text("speed,height,label\\n0.7,2,walk\\n")
+    >>> found = data(folder)
+    >>> found, found.labels, found.owners, found.y.tolist()
+    (OwnData(3 samples of 2 owners, inputs (2,), 2 classes), ('run', 'walk'), ('ann', 'bob'), [1, 0, 1])
+    """
+    inputs = [input] if isinstance(input, str) else None if input is None else list(input)
+    if isinstance(source, str | Path):
+        return _checked(from_path(Path(source), inputs, label, owner))
+    return _checked(from_columns(source, inputs, label, owner))
+
+
+def opened(given: Any) -> Any:
+    """What a person gave as `data`: a folder, or a file that is no file of arrays, is read; all else stays as it is."""
+    if isinstance(given, str | Path) and (Path(given).is_dir() or Path(given).suffix in (".json", ".csv")):
+        return data(given)
+    if hasattr(given, "column_names") or hasattr(given, "columns"):
+        return data(given)
+    return given
+
+
+def _checked(got: Picked) -> OwnData:
+    x = checked_inputs(got.x)
+    y, labels = _numbered(got.y)
+    if got.owner is None:
+        return OwnData(x, checked_labels(y, len(x)), None, labels or got.labels)
+    owners, owner = np.unique(np.asarray([str(name) for name in got.owner], np.str_), return_inverse=True)
+    return OwnData(x, checked_labels(y, len(x)), owner.astype(np.int64), labels or got.labels, tuple(owners.tolist()))
+
+
+def _numbered(given: Any) -> tuple[Array, tuple[str, ...]]:
+    """Labels as whole numbers: names are numbered in their order, numbers stay what they are."""
+    y = np.asarray(given)
+    if y.dtype.kind in "US" and not isinstance(given, np.ndarray):
+        y = np.asarray(given, dtype=object)  # else one that is missing among names would be called nan
+    if y.dtype.kind in "US" or (y.dtype.kind == "O" and all(isinstance(v, str) for v in y.ravel().tolist())):
+        names, found = np.unique(y.astype(np.str_), return_inverse=True)
+        return found.reshape(y.shape), tuple(names.tolist())
+    if y.dtype.kind == "O":
+        odd = next((i for i, v in enumerate(y.ravel().tolist()) if not isinstance(v, str)), 0)
+        raise BadInput(
+            f"data: label {odd} is {y.ravel()[odd]!r}, and others are names; give all of them as names or as numbers"
+        )
+    if y.dtype.kind == "b":
+        return y.astype(np.int64), ()
+    if y.dtype.kind == "f" and y.ndim == 1:
+        wrong = np.flatnonzero(~(np.isfinite(y) & (y == np.rint(y))))
+        if len(wrong):
+            raise BadInput(
+                f"data: label {wrong[0]} is {y[wrong[0]]}, and labels are whole numbers or names of classes; drop the samples "
+                "without one, or name another column with label=.."
+            )
+        return y.astype(np.int64), ()
+    return y, ()

@@ -1,0 +1,130 @@
+"""The page that explains a run: what its time went into, and what it would have been without each cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, shares
+from fedfleet.app.pages.charts.labels import width_of
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, both, box, figure, line, text
+from fedfleet.app.pages.html import folded, page, table, topline
+from fedfleet.app.pages.time_units import even
+from fedfleet.app.runs.causes import NAMES
+from fedfleet.app.terminal.text import percent, span
+
+_ROW, _BAR = 30.0, 16.0
+_WHOLE, _GAIN, _LOSS = "a6", "a4", "a2"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One bar of a waterfall: from where to where, what it says beside it, and its paint."""
+
+    name: str
+    start: float
+    end: float
+    said: str
+    kind: str
+
+
+def explain_page(attribution: str, counterfactuals: dict[str, Any], name: str = "run") -> str:
+    """The page of `fedfleet explain`: the figure of where the time went, and what would have been; either may be empty."""
+    went = ["<h2>What its time went into</h2>", attribution] if attribution else []
+    body = [f"<h1>{escape(name)} explained</h1>", *went, *counterfactual_section(counterfactuals)]
+    return page(f"FedFleet: {name} explained", body, top=topline(f"run {name}", [("report", "report.html")]))
+
+
+def counterfactual_section(found: dict[str, Any]) -> list[str]:
+    """What the run would have been without its causes: two waterfalls and the table of all re-simulations."""
+    if not found.get("counterfactuals"):
+        return []
+    said = ["<h2>What it would have been</h2>", f'<p class="lead">{escape(found["sentence"])}</p>']
+    if not found["present"]:
+        return said
+    target, restricted = percent(found["target"]), any(row["censored"] for row in found["counterfactuals"])
+    note = (
+        f" A run that never did counts with {span(found['horizon'])}, the longest of these runs." if restricted else ""
+    )
+    seconds, accuracy = _steps(found, "time_to_accuracy", span), _steps(found, "accuracy", percent)
+    return [
+        *said,
+        figure(f"Virtual time until {target} accuracy", f"From the run as it was to an ideal fleet: the Shapley value of each cause.{note}",
+               *both(lambda sheet: waterfall(seconds, sheet, lambda high: even(0.0, high, 4))), told(seconds)),
+        figure("Accuracy of the last model", "In the same way.", *both(lambda sheet: waterfall(accuracy, sheet, shares)), told(accuracy)),
+        folded("All re-simulations", _rows(found)),
+        '<p class="note">Each was simulated with the same seed and the same addressed draws. The reference is an ideal device, the '
+        "fleet's fastest, and not the median one. Causes act together: a Shapley value is a cause's effect averaged over all orders "
+        "in which the causes could be removed.</p>",
+    ]  # fmt: skip
+
+
+def told(steps: Sequence[Step]) -> str:
+    """The waterfall in words."""
+    return "; ".join(f"{step.name}: {step.said}" for step in steps) + "."
+
+
+def waterfall(steps: Sequence[Step], sheet: Sheet, marks: Callable[[float], Ticks]) -> Drawing:
+    """Lying bars, each beginning where the one above ended; the first and the last stand on zero. Names stand above on phones."""
+    low = min(0.0, *(min(s.start, s.end) for s in steps))
+    high = max(max(s.start, s.end) for s in steps) or 1.0
+    left = 6.0 if sheet.slim else max(width_of(s.name) for s in steps) + 14
+    head, row = (18.0, _ROW + 14) if sheet.slim else (0.0, _ROW)
+    x, base = (
+        Scale(low, high, left, sheet.width - max(width_of(s.said, strong=True) for s in steps) - 12),
+        row * len(steps) + 4,
+    )
+    found = [line(x(at), 0, x(at), base, "grid") for _, at in marks(high)]
+    for i, step in enumerate(steps):
+        found += _bar(step, x, row * i + head, sheet)
+        if i + 1 < len(steps):  # where the next one goes on
+            foot = row * i + head + (_ROW + _BAR) / 2
+            found.append(line(x(step.end), foot, x(step.end), foot + row - _BAR, "ref"))
+    return Drawing(sheet.width, base + 26, found + foot_axis(x, marks(high), base))
+
+
+def _bar(step: Step, x: Scale, top: float, sheet: Sheet) -> list[str]:
+    left, right = sorted((x(step.start), x(step.end)))
+    y, middle = top + (_ROW - _BAR) / 2, top + _ROW / 2 + 4
+    name = text(6, top + 4, step.name, "ink halo") if sheet.slim else text(x.start - 8, middle, step.name, "ink", "end")
+    title = "" if sheet.slim else f"{step.name}: {step.said}"
+    return [
+        name,
+        box(left, y, max(right - left, 1.5), _BAR, step.kind, title),
+        text(right + 6, middle, step.said, "strong halo"),
+    ]
+
+
+def _steps(found: dict[str, Any], figure_of: str, say: Callable[[float], str]) -> list[Step]:
+    """From the run as it was, cause by cause, the greatest first, to what an ideal fleet would have made of it."""
+    first, last = found["counterfactuals"][0], found["counterfactuals"][-1]
+    better = -1.0 if figure_of == "time_to_accuracy" else 1.0
+    steps = [Step("as it was", 0.0, first[figure_of], _whole(first, figure_of, say), _WHOLE)]
+    at = float(first[figure_of])
+    effects = {cause: found["shapley"][cause][figure_of] for cause in found["present"]}
+    for cause, effect in sorted(effects.items(), key=lambda item: -abs(item[1])):
+        sign = "-" if effect < 0 else "+"
+        kind = _GAIN if effect * better >= 0 else _LOSS
+        steps.append(Step(f"without {NAMES[cause]}", at, at + effect, f"{sign}{say(abs(effect))}", kind))
+        at += effect
+    return [*steps, Step("ideal fleet", 0.0, last[figure_of], _whole(last, figure_of, say), _WHOLE)]
+
+
+def _whole(row: dict[str, Any], figure_of: str, say: Callable[[float], str]) -> str:
+    never = figure_of == "time_to_accuracy" and row["censored"]
+    return f"{'over ' if never else ''}{say(row[figure_of])}"
+
+
+def _rows(found: dict[str, Any]) -> str:
+    rows = [
+        [
+            ", ".join(NAMES[cause] for cause in row["without"]) or "nothing (as it was)",
+            f"{'not within ' if row['censored'] else ''}{span(row['time_to_accuracy'])}",
+            percent(row["accuracy"]),
+            span(row["virtual_seconds"]),
+        ]
+        for row in found["counterfactuals"]
+    ]
+    return table(["without", "time to accuracy", "last model", "whole run"], rows, words=[0])

@@ -1,0 +1,50 @@
+"""How to check a report: what guards it, how it was computed, all measures, the spec, and how to replay it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from fedfleet.app.pages.html import folded
+from fedfleet.app.pages.report.report_facts import Facts
+
+
+def checking_section(f: Facts, remarks: Sequence[str]) -> list[str]:
+    """Folded: spec, measures, digest and commands, and what the journal remarks about how the run was carried out."""
+    m = f.metrics
+    shown = {k: v for k, v in m.items() if k not in ("report", "out")}
+    folder = escape(str(m.get("out") or "RUN"))
+    replay = f"<pre>fedfleet replay {folder}\nfedfleet verify {folder}\nfedfleet explain {folder}</pre>"
+    digest = f'<p class="note">Digest <code>{escape(str(m.get("digest", "")))}</code>. The journal run.db beside this page holds every event.</p>'
+    return [
+        "<h2>How to check it</h2>",
+        folded("Spec, with every default", f"<pre>{escape(f.text)}</pre>"),
+        folded("All measures", f"<pre>{escape(json.dumps(_short(shown), indent=1, default=str))}</pre>"),
+        folded("Digest and replay", digest + replay),
+        *([folded("How it was computed", f"<ul>{''.join(f'<li>{escape(r)}</li>' for r in remarks)}</ul>")] if remarks else []),
+    ]  # fmt: skip
+
+
+def _short(value: Any) -> Any:
+    """Long lists of numbers by their length: they are in metrics.json."""
+    if isinstance(value, dict):
+        return {k: _short(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return f"{len(value):,} values, in metrics.json" if len(value) > 60 else [_short(v) for v in value]
+    return value
+
+
+def private_section(f: Facts) -> list[str]:
+    """What is claimed about privacy, and whether it is more than a study."""
+    found = f.metrics.get("privacy")
+    if not found:
+        return []
+    kind = (
+        "a study: its noise comes from the seed" if found["noise_from"] == "seed" else "its noise comes from a secret"
+    )
+    epsilon = "without a bound" if found["epsilon"] is None else f"{found['epsilon']:,.4g}"
+    said = f"Epsilon {epsilon} at delta {found['delta']:.4g} ({found['mechanism']}; {kind}): {found['claim']}."
+    gloss = "Epsilon bounds how much one person's data can change what is published: the smaller, the more private."
+    return ["<h2>Privacy</h2>", f"<p>{escape(said)}</p>", f'<p class="note">{gloss}</p>']

@@ -1,0 +1,144 @@
+"""The table of runs: one row for each side, each of its seeds leading to the report of its run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
+from statistics import fmean
+
+from fedfleet.app.pages.html import tight
+from fedfleet.app.pages.sides.comparison_words import capital, points, spread, time, times, whole
+from fedfleet.app.pages.sides.run_looks import Look, Side, clock
+from fedfleet.app.terminal.text import percent, size
+from fedfleet.measure.statistics.means import mean_of
+from fedfleet.measure.statistics.survival import median_time
+
+_TOTAL = {
+    "virtual time": "Virtual time: computed from links, computing speeds and reachability, not waited for.",
+    "real time": "Real time: from the start of the server to its end; while it was down, its clock stood still.",
+    "time": "Real time of runs that were served, virtual time of the others: the two are not comparable.",
+}
+_TAG = re.compile("<[^>]*>")
+_LONG = 40  # letters of a row's name that may break
+_IN_A_LINE = 5  # seeds that stay on one line
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a column: its words, a gloss for whoever points at it, and whether it holds words or a drawing."""
+
+    said: str
+    gloss: str = ""
+    kind: str = ""
+
+
+def html_table(heads: Sequence[Head], rows: Sequence[Sequence[str]]) -> str:
+    """A table whose cells are HTML already; on phones each row becomes a block that carries the words of the head."""
+
+    def head(one: Head) -> str:
+        said = escape(one.said)
+        kind = f' class="{one.kind}"' if one.kind else ""
+        return f'<th scope="col"{kind}>{f"<abbr title={_quoted(one.gloss)}>{said}</abbr>" if one.gloss else said}</th>'
+
+    def cell(i: int, inside: str) -> str:
+        long = not i and len(_TAG.sub("", inside)) > _LONG
+        kind = f' class="{heads[i].kind or "long"}"' if heads[i].kind or long else ""
+        label = f" data-h={_quoted(heads[i].said)}" if i and heads[i].said else ""
+        return f"<td{kind}{label}>{tight(inside)}</td>"
+
+    lines = "".join(f"<tr>{''.join(cell(i, inside) for i, inside in enumerate(row))}</tr>" for row in rows)
+    return f'<table class="rows"><thead><tr>{"".join(map(head, heads))}</tr></thead><tbody>{lines}</tbody></table>'
+
+
+def _quoted(said: str) -> str:
+    return f'"{escape(said, quote=True)}"'
+
+
+def runs_table(sides: Sequence[Side], *, target: float | None = None) -> str:
+    """Every side with what it reached, how long it took, who was left out and what it moved."""
+    several, passes = any(len(side.looks) > 1 for side in sides), clock(sides)
+    heads = [
+        Head("run"),
+        Head("accuracy", "Of the last model, on test data that nobody trains on; the mean over seeds, and from lowest to highest."),
+        Head("0 .. 100 %", kind="strip"),
+        Head("worst tenth", "Accuracy of the 10th-percentile person on their own test data: nine in ten fare better."),
+        *([Head(f"time to {points(target)}", f"{capital(passes)} until the model first had this accuracy; over several seeds the median by Kaplan and Meier, who count runs that never did.")] if target else []),
+        Head("total time", _TOTAL[passes]),
+        Head("never took part", "People whose reports entered no model, of all; the mean over seeds."),
+        Head("reports in time", "Reports that entered a model, of all that were asked for."),
+        Head("traffic", "Bytes to and from devices, those for nothing included; the mean over seeds."),
+        *([Head("seeds", "Each opens the report of its run.", "words")] if several else []),
+    ]  # fmt: skip
+    return html_table(heads, [_row(side, target, several=several) for side in sides])
+
+
+def _row(side: Side, target: float | None, *, several: bool) -> list[str]:
+    looks = side.looks
+    name = escape(side.label)
+    return [
+        f'<a href="{escape(side.link, quote=True)}" title="Open the report of this run">{name}</a>' if side.link else name,
+        accuracy_cell([one.last for one in looks if one.last is not None]) if any(one.first is not None for one in looks) else "no model",
+        strip([one.last for one in looks if one.last is not None], side.colour),
+        escape(_mean([one for one in looks if one.first is not None], lambda one: one.metrics.get("accuracy_bottom10"), points)),
+        *([escape(time_to(looks, target))] if target else []),
+        escape(times([one.end for one in looks])),
+        escape(_never(looks)),
+        escape(_in_time(looks)),
+        escape(_mean(looks, lambda one: float(one.metrics["bytes_up"]) + float(one.metrics["bytes_down"]), size)),
+        *([seed_links(looks)] if several else []),
+    ]  # fmt: skip
+
+
+def accuracy_cell(values: Sequence[float]) -> str:
+    """The mean in bold, and the lowest and highest seed."""
+    if not values:
+        return "never tried"
+    mean = mean_of(values, least=0.0, most=1.0)
+    if len(values) == 1:
+        return f"<b>{percent(mean.value)}</b>"
+    title = f"95 % interval of the mean {percent(mean.low)} to {percent(mean.high)} over {mean.n} seeds"
+    return f'<b title="{title}">{percent(mean.value)}</b> <span class="soft line">{spread(values)}</span>'
+
+
+def strip(values: Sequence[float], colour: int) -> str:
+    """The seeds as dots on a line from 0 to 100 %; the table says the same in figures."""
+    marks = "".join(f'<circle cx="{2 + 96 * v:.1f}" cy="6" r="3.2" class="a{colour} see"/>' for v in values)
+    return f'<svg viewBox="0 0 100 12" aria-hidden="true"><path d="M2 6H98" class="grid"/>{marks}</svg>'
+
+
+def time_to(looks: Sequence[Look], target: float) -> str:
+    """When the target was reached: of one run its time, of several their median with how many never did."""
+    there = [one.reached(target) for one in looks]
+    missing = sum(found is None for found in there)
+    watched = [one.end if found is None else found for one, found in zip(looks, there, strict=True)]
+    middle = median_time(watched, [found is not None for found in there])
+    if middle is None:
+        return "never" if missing == len(looks) else f"never in {missing} of {len(looks)}"
+    return time(middle) + (f" (never in {missing} of {len(looks)})" if missing else "")
+
+
+def seed_links(looks: Sequence[Look]) -> str:
+    """Each seed as a link to the report of its run."""
+    links = [
+        f'<a href="{escape(one.link, quote=True)}">{escape(one.seed)}</a>' if one.link else escape(one.seed)
+        for one in looks
+    ]
+    return " ".join(links) if len(links) > _IN_A_LINE else f'<span class="one">{" ".join(links)}</span>'
+
+
+def _never(looks: Sequence[Look]) -> str:
+    people = {len(one.used) for one in looks}
+    mean = fmean(float((one.used == 0).sum()) for one in looks)
+    return f"{whole(mean)} of {max(people):,}"
+
+
+def _in_time(looks: Sequence[Look]) -> str:
+    asked = sum(int(one.used.sum() + one.late.sum()) for one in looks)
+    return points(sum(int(one.used.sum()) for one in looks) / asked) if asked else "-"
+
+
+def _mean(looks: Sequence[Look], value: Callable[[Look], float | None], said: Callable[[float], str]) -> str:
+    found = [v for one in looks if (v := value(one)) is not None]
+    return said(fmean(found)) if found else "-"

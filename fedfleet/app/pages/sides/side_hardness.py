@@ -1,0 +1,185 @@
+"""How hard each fleet is under the pacing of its own runs: fair work that gets through, time of a round, beside what runs saw."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from statistics import fmean
+
+import numpy as np
+
+from fedfleet.app.fleets.hardness import Hardness, hardness, share_word
+from fedfleet.app.pages.html import tight
+from fedfleet.app.pages.sides.comparison_words import capital, count, points, time
+from fedfleet.app.pages.sides.run_looks import Look, Side
+from fedfleet.app.pages.sides.run_rows import Head, html_table
+from fedfleet.app.spec import load_spec
+from fedfleet.core.errors import FedFleetError
+
+_SEEDS = 3  # runs of a side that are measured
+_MOST = 12  # rows of a table: more would keep the reader of the page waiting
+_SHORT = 20  # letters of a name beside which a table has room in half of the page
+_LOOKS = {"DevMC": "devices alone", "StatMC": "reachability alone", "InterMC": "both"}
+FAIR = "Each person's reports count up to an equal share of all rounds; everybody, always in time, would come near 100 %, the nearer the more rounds."
+
+
+@dataclass(frozen=True, slots=True)
+class Hard:
+    """One side's fleet: what the metrics come to (DevMC, StatMC, InterMC), the mean over fleets; what its runs saw; raw values.
+
+    `name` tells it from the other rows: that of the group, or of the sides that have this fleet and this pacing.
+    """
+
+    name: str
+    side: Side
+    plain: Mapping[str, float]
+    raw: Mapping[str, float]
+    seen: float
+    asked: str  # the deadline; empty where a round waits
+    ideal: float = 1.0  # the share of an ideal fleet in as many rounds
+    colour: int = 0  # of all its sides; none where these differ
+
+
+def how_hard(sides: Sequence[Side]) -> str:
+    """The section; nothing where no pacing has a meaning for the metrics."""
+    sides = [
+        side for side in sides if not any(one.served for one in side.looks)
+    ]  # real devices are not what a spec says
+    shares, waits = measured(sides, "deadline"), measured(sides, "readiness")
+    if not shares and not waits:
+        return ""
+    fleets = {(hard.side.group, _fleet(hard.side)) for hard in (*shares, *waits)}
+    parts = ["<h2>How hard are these fleets?</h2>" if len(fleets) > 1 else "<h2>How hard is this fleet?</h2>"]
+    parts.append(
+        "<p>Six <abbr title=\"FLHetBench's Monte-Carlo metrics DevMC, StatMC and InterMC; R with a deadline, T waiting. Point at a figure for "
+        'its raw value.">simulations without training</abbr>, with the deadline, the number of people asked, the work of a task and the '
+        "length of these runs, said in plain units.</p>"
+    )
+    tables = list[str]()
+    if shares:
+        asked = {hard.asked for hard in shares}
+        title = f"Deadline of {asked.pop()}" if len(asked) == 1 else "Until the deadline of each"
+        tables.append(_table(shares, f"{title}: fair work that gets through", points))
+    if waits:
+        tables.append(_table(waits, "Waiting for all: how long a round takes", time))
+    beside = len(tables) == 2 and max(len(hard.name) for hard in (*shares, *waits)) <= _SHORT
+    parts.append(f'<div class="two">{"".join(tables)}</div>' if beside else "".join(tables))
+    parts.append(_verdicts(shares, waits))
+    seeds = min(max(len(hard.side.looks) for hard in (*shares, *waits)), _SEEDS)
+    means = f" Means over the fleets of {count(seeds, 'seed')}." if seeds > 1 else ""
+    parts.append(
+        f'<p class="note"><abbr title="{FAIR}">Fair work</abbr>: reports up to an equal share for each person.{means}</p>'
+    )
+    return "".join(parts)
+
+
+def measured(sides: Sequence[Side], pace: str) -> list[Hard]:
+    """All that are paced so, measured: of those that share fleet and pacing only the first."""
+    alike: dict[tuple[str, str], list[Side]] = {}
+    for side in sides:
+        if side.looks[0].table.get("pace", {}).get("use") == pace:
+            alike.setdefault((side.group, _fleet(side) + _pacing(side)), []).append(side)
+    groups = [group for group, _ in alike]
+    rows = [
+        _measured(mine, group if group and groups.count(group) == 1 else _joint(mine, len(sides)))
+        for (group, _), mine in list(alike.items())[:_MOST]
+    ]
+    return [row for row in rows if row is not None]
+
+
+def _fleet(side: Side) -> str:
+    """What makes the fleet: neither whose data is where, nor what a battery holds, changes when a report arrives."""
+    world = side.looks[0].table.get("world", {})
+    return json.dumps({k: v for k, v in world.items() if k not in ("data", "energy")}, sort_keys=True, default=str)
+
+
+def _pacing(side: Side) -> str:
+    return json.dumps(side.looks[0].table.get("pace", {}), sort_keys=True, default=str)
+
+
+def _joint(sides: Sequence[Side], of: int) -> str:
+    """A name for sides that have the same fleet, of so many.
+
+    >>> three = [Side("a", ()), Side("b", ()), Side("c", ())]
+    >>> _joint(three[:2], 2), _joint(three, 4), _joint(three, 3)
+    ('a and b', 'a and 2 more', 'all three arms')
+    """
+    first, *others = [side.label for side in sides]
+    if len(others) > 1 and len(sides) == of:
+        return f"all {count(of, 'arm')}"
+    return f"{first} and {others[0] if len(others) == 1 else f'{len(others)} more'}" if others else first
+
+
+def _measured(sides: Sequence[Side], name: str) -> Hard | None:
+    side = sides[0]
+    got = [(one, hard) for one in side.looks[:_SEEDS] if (hard := _hardness(one)) is not None]
+    if not got:
+        return None
+    names = list(got[0][1].measures)
+    by_share = names[-1].endswith("-R")
+    deadline = got[0][1].settings.deadline
+    plain = {n[:-2]: fmean(hard.measures[n].plain for _, hard in got if n in hard.measures) for n in names}
+    raw = {n[:-2]: fmean(hard.measures[n].raw for _, hard in got if n in hard.measures) for n in names}
+    if "InterMC" not in plain:  # always reachable: devices alone are both
+        plain["InterMC"], raw["InterMC"] = plain["DevMC"], raw["DevMC"]
+    seen = fmean(seen_share(one) if by_share else one.end / max(int(one.metrics["rounds"]), 1) for one, _ in got)
+    ideal = fmean(hard.ideal for _, hard in got)
+    colour = side.colour if len({one.colour for one in sides}) == 1 else 0
+    return Hard(name, side, plain, raw, seen, time(deadline) if by_share else "", ideal, colour)
+
+
+def _hardness(look: Look) -> Hardness | None:
+    rounds = int(look.metrics["rounds"])
+    if not rounds or not look.samples:
+        return None
+    try:
+        spec = load_spec(look.out / "spec.toml")
+        size = None if spec.world["model_bytes"] else look.model_bytes
+        found = hardness(spec, look.samples, rounds, seeds=1, model_bytes=size)
+    except FedFleetError:
+        return None
+    return found if found.measures else None
+
+
+def seen_share(look: Look) -> float:
+    """The share of fair work that the run itself saw: reports that were used, none beyond an equal share each."""
+    whole = float(look.table["pace"]["cohort"]) * int(look.metrics["rounds"])
+    return float(np.minimum(look.used, whole / len(look.used)).sum() / whole)
+
+
+def _table(rows: Sequence[Hard], title: str, said: Callable[[float], str]) -> str:
+    suffix = "R" if said is points else "T"
+    heads = [Head("fleet"), *(Head(word) for word in _LOOKS.values()), Head("the run saw")]
+    always = "100 %" if said is points else "no wait"
+    body = [
+        [
+            f'<b class="c{row.colour}">{escape(row.name)}</b>',
+            *(f'<span title="{n}-{suffix} {row.raw[n]:.4g}">{said(row.plain[n])}</span>' if n in row.plain else always for n in _LOOKS),
+            f"<b>{said(row.seen)}</b>",
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return f'<div><p class="ft">{escape(tight(title))}</p>{html_table(heads, body)}</div>'
+
+
+def verdict(hard: Hard) -> str:
+    """How hard a fleet is under a deadline, in a word."""
+    return share_word(hard.plain["InterMC"] / hard.ideal)
+
+
+def _verdicts(shares: Sequence[Hard], waits: Sequence[Hard]) -> str:
+    by_fleet = {(hard.side.group, _fleet(hard.side)): hard for hard in waits}
+    items = list[str]()
+    for hard in shares:
+        worst = hard.plain["InterMC"]
+        wait = by_fleet.get((hard.side.group, _fleet(hard.side)))
+        also = f" A round that waits for all takes {time(wait.plain['InterMC'])}." if wait else ""
+        late = ", which use late reports too," if hard.side.looks[0].table["pace"].get("max_staleness") else ""
+        told = f"{points(worst)} of the fair work gets through in {hard.asked}, and the runs{late} saw {points(hard.seen)}.{also}"
+        head = f"{hard.name}: {verdict(hard)}"
+        items.append(
+            f'<li class="c{hard.colour}"><b>{escape(capital(head))}</b><span>{escape(tight(told))}</span></li>'
+        )
+    return f'<ul class="verdicts apart">{"".join(items)}</ul>' if items else ""

@@ -1,0 +1,138 @@
+"""Where the time of each side went, and what device work it took: bars beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from statistics import fmean
+from typing import Any
+
+from fedfleet.app.pages.charts.bars import Bar, Part, bars
+from fedfleet.app.pages.charts.marks import both, figure, key
+from fedfleet.app.pages.sides.comparison_words import points, times, whole
+from fedfleet.app.pages.sides.run_looks import Look, Side, clock
+from fedfleet.app.terminal.text import size
+from fedfleet.measure.attribution.sentences import share
+
+MOST = 18  # bars
+_NAMED = 6  # sides that a sentence names
+_HOURS = 7200.0  # from here on work is told in hours
+# What a cause is to a reader who compares: (word, paint, causes).
+FAMILIES: Sequence[tuple[str, str, tuple[str, ...]]] = (
+    ("moving the model", "a4", ("latency", "download", "upload", "delivery", "averaging", "exchange")),
+    ("training", "a5", ("compute",)),
+    ("waiting for phones out of reach", "a6", ("reachability",)),
+    ("waiting in vain: too late, or the round failed", "late-area", ("stragglers", "failed")),
+    ("pause between rounds", "aw", ("pause",)),
+    ("other causes", "ai pale", ("probes", "planning", "slack", "server", "unknown", "unfinished")),
+)
+
+
+def families(look: Look) -> dict[str, float]:
+    """Shares of a run's time by family; they add up to one."""
+    total = sum(look.causes.values())
+    return {word: sum(look.causes.get(c, 0.0) for c in causes) / total for word, _, causes in FAMILIES} if total else {}
+
+
+def mean_families(side: Side) -> dict[str, float]:
+    """The mean over seeds; nothing where no run tells."""
+    found = [mine for one in side.looks if (mine := families(one))]
+    return {word: fmean(mine[word] for mine in found) for word, _, _ in FAMILIES} if found else {}
+
+
+def where_time_went(sides: Sequence[Side]) -> str:
+    """A sentence and the figure; nothing where nothing is known."""
+    told = [(side, found) for side in sides if (found := mean_families(side))][:MOST]
+    if not told:
+        return ""
+    rows = [
+        Bar(side.label, [_part(word, kind, found[word]) for word, kind, _ in FAMILIES], said=times([o.end for o in side.looks]), colour=side.colour)
+        for side, found in told
+    ]  # fmt: skip
+    there = [(word, kind) for word, kind, _ in FAMILIES if any(found[word] > 0.005 for _, found in told)]
+    wide, slim = both(lambda sheet: bars(rows, sheet, beside=True, most=1.0))
+    finding = "; ".join(f"{side.label}: {_mostly(found)}" for side, found in told) + "."
+    picture = figure(
+        f"Share of {clock(sides)}, by what the server was waiting for",
+        "Each round is charged to the last report that it used; total time at the right.",
+        wide, slim, finding, key=key(there),
+    )  # fmt: skip
+    return f"<h2>Where the time went</h2><p>{escape(sentence([(s.label, f) for s, f in told]))}</p>{picture}"
+
+
+def sentence(told: Sequence[tuple[str, Mapping[str, float]]]) -> str:
+    """What took most of the time of each, those that agree together."""
+    by: dict[str, list[tuple[str, float]]] = {}
+    for name, found in told:
+        word = max(found, key=lambda w: found[w])
+        by.setdefault(word, []).append((name, found[word]))
+    parts = list[str]()
+    for word, members in sorted(by.items(), key=lambda item: -len(item[1])):
+        low, high = min(v for _, v in members), max(v for _, v in members)
+        said = points(low) if points(low) == points(high) else f"{100 * low:.0f} to {points(high)}"
+        whose = "everywhere" if len(by) == 1 and len(told) > 1 else f"under {_under([name for name, _ in members])}"
+        parts.append(f"into {word.partition(':')[0]} {whose} ({said})")
+    return f"Most of the time went {', and '.join(parts)}."
+
+
+def _under(names: Sequence[str]) -> str:
+    """Names in a row, the first few; with semicolons where they hold commas themselves."""
+    shown, more = list(names[:_NAMED]), len(names) - _NAMED
+    between = "; " if any("," in name for name in shown) else ", "
+    return between.join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _mostly(found: Mapping[str, float]) -> str:
+    return ", ".join(f"{word} {points(found[word])}" for word in found if found[word] >= 0.01)
+
+
+def _part(word: str, kind: str, value: float) -> Part:
+    return Part(value, kind, f"{100 * value:.0f} %", f"{word}: {share(value, 1.0)}")
+
+
+def what_it_cost(sides: Sequence[Side]) -> str:
+    """Hours of device work, used and thrown away; nothing where no work is known."""
+    rows, told = list[Bar](), list[str]()
+    works = {
+        side.label: tuple(fmean(v) for v in zip(*(work(one.metrics) for one in side.looks), strict=True))
+        for side in sides[:MOST]
+    }
+    length, unit = (3600.0, "h") if max((u + v for u, v, _ in works.values()), default=0.0) >= _HOURS else (60.0, "min")
+    for side in sides[:MOST]:
+        used, lost, moved = works[side.label]
+        if used + lost <= 0:
+            continue
+        thrown = f", {_some(lost / length)} {unit} thrown away with {size(moved)}" if lost > 0 else ""
+        said = f"{f'{_some(used / length)} {unit}' if used else 'nothing'} used{thrown}"
+        rows.append(
+            Bar(side.label, [Part(used, "a4", title=said), Part(lost, "late-area")], said=said, colour=side.colour)
+        )
+        told.append(f"{side.label}: {said}")
+    if not rows:
+        return ""
+    slim_rows = [Bar(row.name, row.parts, note=row.said, colour=row.colour) for row in rows]
+    wide, slim = both(lambda sheet: bars(slim_rows if sheet.slim else rows, sheet, beside=True))
+    picture = figure(
+        "Device work, used and thrown away",
+        "Time of single phones that load, train and send; time out of reach is not counted. Hatched: its report entered no model.",
+        wide, slim, "; ".join(told) + ".",
+    )  # fmt: skip
+    return f"<h2>What it cost</h2>{picture}"
+
+
+def _some(value: float) -> str:
+    """A length of time that is not nothing.
+
+    >>> _some(0.01), _some(0.7), _some(12.0)
+    ('under 0.1', '0.7', '12')
+    """
+    return whole(value) if value >= 0.05 else "under 0.1"
+
+
+def work(metrics: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Seconds of device work that entered a model and that did not, and the bytes of the latter."""
+    fates: Mapping[str, Mapping[str, float]] = metrics.get("fates", {})
+    used = float(fates.get("folded", {}).get("worked_seconds", 0.0))
+    lost = [fate for name, fate in fates.items() if name != "folded"]
+    moved = sum(float(f["bytes_down"]) + float(f["bytes_up"]) for f in lost)
+    return used, sum(float(f["worked_seconds"]) for f in lost), moved

@@ -1,0 +1,126 @@
+"""Where the time went, as a figure: one bar for the whole run, and a column for each round or for a few that follow each other."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fedfleet.app.pages.charts.axes import Scale, Ticks, foot_axis, left_axis, room_for, ticks
+from fedfleet.app.pages.charts.axes import number as said_number
+from fedfleet.app.pages.charts.bars import Bar, Part, bars
+from fedfleet.app.pages.charts.marks import Drawing, Sheet, below, both, box, figure, key, text
+from fedfleet.app.pages.report.number_words import as_people
+from fedfleet.app.pages.time_units import even
+from fedfleet.app.terminal.text import span
+from fedfleet.measure.attribution.causes import CAUSES, Attribution, RoundTime
+from fedfleet.measure.attribution.sentences import sentence, share
+
+_MOST = 120  # columns: more would be thinner than a hair
+_BROADEST = 64.0  # pixels of a column: the few rounds of a short run are no wall
+# (what people call it, its causes, its paint), in the order in which they are drawn.
+FAMILIES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("moving the model", ("latency", "download", "upload", "delivery"), "a4"),
+    ("training", ("compute",), "a5"),
+    ("inside users: planning, exchanging, averaging", ("planning", "exchange", "averaging"), "a2"),
+    ("looking before choosing", ("probes",), "a1"),
+    ("the server's own work", ("server",), "ai"),
+    ("waiting for somebody to be in reach", ("reachability", "slack"), "a6"),
+    ("for nothing: late, failed or unfinished", ("stragglers", "failed", "unfinished"), "late-area"),
+    ("pause between rounds", ("pause",), "aw"),
+    ("nobody knows", ("unknown",), "a6 pale"),
+)
+
+
+def by_family(causes: Mapping[str, float]) -> dict[str, float]:
+    """Seconds by what people call it; families without any are left out.
+
+    >>> by_family({"download": 2.0, "upload": 1.0, "pause": 0.5})
+    {'moving the model': 3.0, 'pause between rounds': 0.5}
+    """
+    found = {name: math.fsum(causes.get(c, 0.0) for c in those) for name, those, _ in FAMILIES}
+    return {name: seconds for name, seconds in found.items() if seconds > 0}
+
+
+def whole_bar(name: str, found: Attribution, colour: int = 0) -> Bar:
+    """A run's time as one stacked bar of shares, with its length behind: for pages that compare runs."""
+    total = found.virtual_seconds or 1.0
+    paints = {family: kind for family, _, kind in FAMILIES}
+    parts = [
+        Part(
+            seconds / total,
+            paints[family],
+            share(seconds, total),
+            f"{family}: {span(seconds)}, {share(seconds, total)}",
+        )
+        for family, seconds in by_family(found.causes).items()
+    ]
+    return Bar(name, parts, span(found.virtual_seconds), colour=colour)
+
+
+def family_key(some: Sequence[Attribution]) -> str:
+    """What the paints mean, of those that are there."""
+    there = {family for found in some for family in by_family(found.causes)}
+    return key([(name, kind) for name, _, kind in FAMILIES if name in there])
+
+
+def attribution_figure(found: Attribution, people: str = "people", person: str = "person") -> str:
+    """The figure with its caption, in which clients are called so; nothing if no time has passed."""
+    if found.virtual_seconds <= 0:
+        return ""
+    rows = _grouped(found.rounds)
+    each = "each round" if len(rows) == len(found.rounds) else f"the mean of {len(found.rounds) / len(rows):.1f} rounds"
+    said = as_people(sentence(found), people, person)
+    said = said[:1].upper() + said[1:]
+    wide, slim = both(
+        lambda sheet: below(bars([whole_bar("The whole run", found)], sheet, most=1.0), _columns(rows, sheet), gap=10)
+    )
+    return figure(
+        "What the server was waiting for", f"The bar is the whole run, a column is {each}; every second is charged to one cause.", wide, slim,
+        said, key=family_key([found]), note=said,
+    )  # fmt: skip
+
+
+def _grouped(rounds: Sequence[RoundTime]) -> list[RoundTime]:
+    """The rounds, or means over neighbours where there are too many to be drawn."""
+    if len(rounds) <= _MOST:
+        return list(rounds)
+    edges = np.linspace(0, len(rounds), _MOST + 1).astype(np.int64)
+    found: list[RoundTime] = []
+    for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        some = rounds[a:b]
+        causes = {c: math.fsum(r.causes.get(c, 0.0) for r in some) / len(some) for c in CAUSES}
+        mean = some[0].start + math.fsum(causes.values())
+        found.append(RoundTime(some[0].round, some[0].start, mean, {c: s for c, s in causes.items() if s > 0}))
+    return found
+
+
+def _columns(rows: Sequence[RoundTime], sheet: Sheet) -> Drawing:
+    """One stacked column for each row, on axes of time and rounds."""
+    high = max((r.seconds for r in rows), default=1.0) or 1.0
+    marks = even(0.0, high, 4)
+    left, base, top = room_for(marks), 160.0, 24.0
+    width = min((sheet.width - 8 - left) / max(len(rows), 1), _BROADEST)
+    x, y = Scale(0.0, len(rows) or 1, left, left + width * (len(rows) or 1)), Scale(0.0, high, base, top)
+    found = [text(0, 12, "time of each round"), *left_axis(y, marks, left, sheet.width - 8)]
+    thick = max(width - (1.2 if width > 4 else 0.0), 0.6)
+    paints = {family: kind for family, _, kind in FAMILIES}
+    for i, r in enumerate(rows):
+        at = 0.0
+        for family, seconds in by_family(r.causes).items():
+            why = f"; {as_people(r.reason)}" if r.reason else ""
+            title = "" if sheet.slim else f"round {r.round + 1}: {family} {span(seconds)} of {span(r.seconds)}{why}"
+            found.append(box(x(i), y(at + seconds), thick, y(at) - y(at + seconds), paints[family], title))
+            at += seconds
+    return Drawing(sheet.width, base + 42, found + foot_axis(x, _feet(rows, 4 if sheet.slim else 7), base, "rounds"))
+
+
+def _feet(rows: Sequence[RoundTime], most: int) -> Ticks:
+    """Round numbers of rounds, each under the column that holds it."""
+    if not rows:
+        return []
+    numbers = [r.round + 1 for r in rows]  # people count from 1, journals from 0
+    wanted = [t for t in ticks(numbers[0], max(numbers[-1], numbers[0] + 1), most) if t == int(t) and t <= numbers[-1]]
+    return [(said_number(t), bisect_right(numbers, t) - 0.5) for t in wanted]

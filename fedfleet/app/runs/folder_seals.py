@@ -1,0 +1,107 @@
+"""A run folder as it lies there, and whether its seals hold; nothing is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.events import Event, ModelCommitted, RunBegan
+from fedfleet.core.trees import content_hash
+from fedfleet.simulation.audit_record import Numbered
+from fedfleet.store import journal as journals
+from fedfleet.store.files import Damaged, load_tree
+from fedfleet.store.hash_chain import Checked
+from fedfleet.store.seals import Seal, added, begun_otherwise, changed, kind_of, read_seal
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """A run folder as it lies there: its rows, how far their chain holds, and its seal if the run is finished."""
+
+    folder: Path
+    rows: list[Numbered]
+    held: Checked
+    seal: Seal | None
+    served: bool
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse the folder of a run that is not there, or that is no folder."""
+    if folder.is_file():
+        raise BadInput(f"{folder} is a file; name the folder of a run")
+    if not folder.is_dir():
+        raise BadInput(f"there is no run folder {folder}")
+
+
+def kept_measures(folder: Path) -> dict[str, Any]:
+    """The measures that lie in a run folder, as they lie there; none where there are none, or where they cannot be read."""
+    try:
+        found = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def open_record(folder: Path) -> RunRecord:
+    """Read a run folder as it lies there."""
+    require_folder(folder)
+    path = folder / "run.db"
+    if not path.is_file():
+        raise BadInput(f"there is no journal at {path}; name the folder of a run")
+    seal = read_seal(folder)
+    if seal is not None:  # before the file is opened: SQLite would apply what lies beside it
+        extra = added(folder, seal)
+        if extra is not None:
+            raise RunFailed(f"{folder}: {extra}")
+    held, rows = journals.checked(path), journals.numbered_rows(path)
+    if not rows:
+        raise BadInput(f"the journal in {folder} is empty, so there is nothing to replay; continue the run first")
+    return RunRecord(folder, rows, held, seal, kind_of(journals.identity_of(path)) == "served")
+
+
+def check_chain(run: RunRecord) -> None:
+    """The journal against its links, and against what was sealed at the end."""
+    if run.held.fault is not None:
+        raise RunFailed(f"{run.folder}/run.db was changed after it was written: {run.held.fault}")
+    seal, held = run.seal, run.held
+    if seal is not None and (seal.digest, seal.rows, seal.link) != (held.digest, held.rows, held.link):
+        raise RunFailed(
+            f"{run.folder}/run.db is not the journal that was sealed: digest, rows or last link differ from {run.folder}/seal.json"
+        )
+    if seal is not None and (wrong := changed(run.folder, seal, ("run.db",))):
+        raise RunFailed(f"{run.folder}: {wrong}, outside of its rows")
+
+
+def check_files(run: RunRecord) -> None:
+    """Everything but the journal: against the seal, and against what the journal began with."""
+    seal = run.seal
+    if seal is not None:
+        wrong = changed(run.folder, seal, seal.files.keys() - {"run.db"})
+        if wrong is not None:
+            raise RunFailed(f"{run.folder}: {wrong}")
+    wrong = begun_otherwise(run.folder, journals.identity_of(run.folder / "run.db"))
+    if wrong is not None:
+        raise RunFailed(f"{run.folder}: {wrong}")
+
+
+def check_model(run: RunRecord, events: Iterable[Event]) -> str:
+    """The content hash of the stored model, which must be the last one of the journal."""
+    names = [str(e.model_hash) for e in events if isinstance(e, ModelCommitted | RunBegan)]
+    found = stored_model(run.folder)
+    if not names or found != names[-1]:
+        raise RunFailed(
+            f"{run.folder}/model.safetensors is not the model that the journal leads to; the file or the journal was changed"
+        )
+    return found
+
+
+def stored_model(folder: Path) -> str:
+    """The content hash of the model in a run folder."""
+    try:
+        return content_hash(load_tree(folder / "model.safetensors")[0])
+    except Damaged as wrong:
+        raise RunFailed(str(wrong)) from None

@@ -1,0 +1,74 @@
+"""The record of a resolved spec."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fedfleet.app.spec.table_checks import Table
+
+TABLES = ("seed", "seeds", "task", "world", "algorithm", "edge", "choose", "pace", "stop", "run", "override")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A resolved spec: every table is complete, every default is filled in."""
+
+    name: str
+    seed: int
+    task: Table
+    world: Table
+    algorithm: Table
+    edge: Table | None
+    choose: Table
+    pace: Table
+    stop: Table
+    run: Table
+    override: list[Table]
+    seeds: Table
+
+    @property
+    def fleet_seed(self) -> int:
+        """What devices, states, users, faults and energy are drawn from."""
+        return self._seed("fleet")
+
+    @property
+    def data_seed(self) -> int:
+        """What the data themselves, the central test set and who holds what are drawn from."""
+        return self._seed("data")
+
+    @property
+    def training_seed(self) -> int:
+        """What first weights, orders of batches, picks, pacing, codes and noise are drawn from."""
+        return self._seed("training")
+
+    def _seed(self, what: str) -> int:
+        own = self.seeds[what]
+        return self.seed if own is None else own
+
+    def table(self) -> dict[str, Any]:
+        """The spec as one nested table, without keys that are not set."""
+        whole = {name: getattr(self, name) for name in TABLES}
+        known = _without_none({k: v for k, v in whole.items() if v != []})
+        return {k: v for k, v in known.items() if k != "seeds" or v}
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what was asked for; [run], which says how to run it, is left out."""
+        asked = {k: v for k, v in self.table().items() if k != "run"}
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+    def toml(self) -> str:
+        """The resolved spec as TOML, which reads back to the same spec."""
+        import tomli_w
+
+        return tomli_w.dumps(self.table())
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without_none(v) for k, v in value.items() if v is not None}
+    return [_without_none(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,162 @@
+"""Tables against signatures: the only schema of a part is its builder's own signature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from fedfleet.core.codec import Codec
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.limits import SMALLEST
+from fedfleet.core.part_facts import FleetFacts, RunFacts
+from fedfleet.core.parts import Algorithm, Fold, Policy, Selector
+from fedfleet.core.registry import builder, parameters
+from fedfleet.learn.attacks import Attack
+from fedfleet.learn.composition import method
+from fedfleet.learn.differential_privacy import Privacy
+from fedfleet.learn.features import featured
+from fedfleet.world.devices import DeviceRecipe
+from fedfleet.world.energy import EnergyRecipe
+from fedfleet.world.faults import FaultRecipe
+from fedfleet.world.partitions import PartitionRecipe
+
+Table = dict[str, Any]
+# A parameter of one of these types is itself a part, given as a nested table.
+NESTED: dict[Any, str] = {
+    Algorithm: "algorithms", Fold: "folds", Policy: "policies", Selector: "selectors", DeviceRecipe: "devices",
+    Codec: "codecs", Attack: "attacks", Privacy: "privacy", PartitionRecipe: "partitions", EnergyRecipe: "energy",
+    FaultRecipe: "faults",
+}  # fmt: skip
+_PLAIN = ("world", "stop", "run", "seeds")  # tables that are no parts
+_STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True)
+
+
+def resolve_part(kind: str, table: Mapping[str, Any], where: str, default: str | None = None) -> Table:
+    """A part's table with its name and all of its parameters, checked; nested parts likewise."""
+    name = table.get("use", default)
+    if not isinstance(name, str):
+        raise BadInput(f'{where}: say which part to use with use = "NAME"')
+    build = builder_of(kind, name, f"{where}.use")
+    rest = {k: v for k, v in table.items() if k != "use"}
+    return {"use": name, **check_table(build, rest, where, also=("use",))}
+
+
+def builder_of(kind: str, name: str, where: str = "") -> Callable[..., Any]:
+    """The builder that a spec's table of this kind is checked against: an algorithm's takes what may be put around any too."""
+    build = builder(kind, name, where)
+    return method(featured, build) if kind == "algorithms" else build
+
+
+def build_part(kind: str, table: Mapping[str, Any], provide: Mapping[Any, Any] | None = None) -> Any:
+    """The part that a resolved table describes.
+
+    `provide` holds, by type, arguments that a spec cannot express, for example a function that scores states.
+    """
+    build = builder_of(kind, table["use"])
+    hints = parameters(build)
+    brought = {
+        name: provide[hint] for name, (hint, _) in hints.items() if provide and not sayable(hint) and hint in provide
+    }
+    given = {k: v for k, v in table.items() if k != "use"}
+    for key, value in given.items():
+        inner = nested_kind(hints[key][0])
+        if inner is not None and value is not None:
+            many = isinstance(value, list | tuple)
+            given[key] = [build_part(inner, v, provide) for v in value] if many else build_part(inner, value, provide)
+    return build(**given, **brought)
+
+
+def check_table(
+    build: Callable[..., Any], table: Mapping[str, Any], where: str, *, also: tuple[str, ...] = ()
+) -> Table:
+    """The table with every parameter of the builder, checked; what is left out takes the builder's default."""
+    hints = parameters(build)
+    spoken = {n: v for n, v in hints.items() if sayable(v[0])}
+    for key in table:
+        if key not in spoken:
+            raise BadInput(f"{where} has no key {key!r}{nearest(key, (*spoken, *also))}")
+    found: Table = {}
+    for key, (hint, parameter) in spoken.items():
+        inner = nested_kind(hint)
+        if key not in table:
+            if parameter.default is inspect.Parameter.empty:
+                raise BadInput(f"{where} needs the key {key!r}")
+            found[key] = parameter.default
+        elif table[key] is None and parameter.default is None:
+            found[key] = None  # a part that was left out when the table was first resolved
+        elif inner is not None:
+            found[key] = _nested(inner, hint, table[key], f"{where}.{key}")
+        else:
+            found[key] = check_value(hint, table[key], f"{where}.{key}")
+    return found
+
+
+def as_table(value: Any, where: str) -> Mapping[str, Any]:
+    """A part's table; a bare name stands for it."""
+    if isinstance(value, str):
+        return {"use": value}
+    if not isinstance(value, Mapping):
+        key = where.rpartition(".")[2]
+        cure = f"[{key}] with its keys below" if where in _PLAIN else f'{key} = {{ use = "NAME" }}'
+        raise BadInput(f"{where}: {_short(value)} is not a table; write {cure}")
+    return value
+
+
+def _nested(kind: str, hint: Any, value: Any, where: str) -> Any:
+    """A part that is another's parameter, or a list of such."""
+    if not _is_list(hint):
+        return resolve_part(kind, as_table(value, where), where)
+    if not isinstance(value, list | tuple):
+        raise BadInput(f"{where}: {_short(value)} is not a list of {kind}; write [..]")
+    return [resolve_part(kind, as_table(v, f"{where}[{i}]"), f"{where}[{i}]") for i, v in enumerate(value)]
+
+
+def check_value(hint: Any, value: Any, where: str) -> Any:
+    """The value if it has the type and limits of the hint; otherwise one sentence that says why not."""
+    try:
+        found = TypeAdapter(hint, config=_STRICT).validate_python(value)
+        return (
+            found + 0.0 if isinstance(found, float) else found
+        )  # minus zero is zero, whatever numpy thinks of its sign
+    except ValidationError as wrong:
+        if isinstance(value, float) and value != value:  # NaN: every limit would be named as one that it misses
+            raise BadInput(f"{where} = nan: that is no number; write one") from None
+        # For an optional value, that it is not None helps nobody.
+        errors = [e for e in wrong.errors() if e["type"] != "none_required"] or wrong.errors()
+        first, *others = dict.fromkeys(e["msg"] for e in errors)
+        said = ", or ".join([first, *(other.removeprefix("Input should be ") for other in others)])
+        said = said.replace(f"greater than or equal to {SMALLEST:.12f}", f"greater than 0, by {SMALLEST:g} at least")
+        raise BadInput(f"{where} = {_short(value)}: {said[0].lower()}{said[1:]}") from None
+
+
+def sayable(hint: Any) -> bool:
+    """Can a value of this type be written in a spec? Parts can; other functions, such as a predicate over names, cannot."""
+    return nested_kind(hint) is not None or (hint not in (RunFacts, FleetFacts) and "Callable" not in str(hint))
+
+
+def nested_kind(hint: Any) -> str | None:
+    """Of which kind the part is that a parameter of this type takes: the part itself, one or none, or a list of them."""
+    if hint in NESTED:
+        return NESTED[hint]
+    inside = [a for a in get_args(hint) if a is not NoneType]
+    wraps = _is_list(hint) or get_origin(hint) in (Union, UnionType)
+    return nested_kind(inside[0]) if wraps and len(inside) == 1 else None
+
+
+def _is_list(hint: Any) -> bool:
+    if get_origin(hint) in (Union, UnionType):
+        return any(_is_list(a) for a in get_args(hint))
+    return get_origin(hint) is list
+
+
+def _short(value: Any) -> str:
+    """The value in a sentence; long ones are cut."""
+    try:
+        said = repr(value)
+    except (ValueError, RecursionError):  # Python prints no number of more than 4,300 digits
+        return "a value too long to print"
+    return said if len(said) <= 100 else f"{said[:80]}.."

@@ -1,0 +1,156 @@
+"""Who is better, and how sure that is: at the end of every run, and at equal time.
+
+100 rounds can be hours for one run and weeks for another, so that the end alone flatters the slow. A winner is named only if it
+beats every other arm at both moments, on at least three common seeds, by paired tests with Holm's correction; one seed describes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedfleet.app.studies.compare import verdict_text
+from fedfleet.app.studies.compare.arms import draws_of, seed_of
+from fedfleet.app.studies.compare.records import Arm, Compared, Moment, Pair, Standing, Verdict, clock_of
+from fedfleet.app.studies.compare.run_data import accuracy_at
+from fedfleet.app.studies.compare.significance import LEAST_SEEDS, clear
+from fedfleet.measure.statistics.clusters import Draws, mean_over, paired_over
+from fedfleet.measure.statistics.paired_tests import holm
+
+_NORMAL = 1.959964
+_OF_THE_DATA = (
+    "pictures",
+    "samples",
+    "stride",
+    "per_role",
+    "test_users",
+)  # settings of tasks that choose samples, not models
+
+
+def verdict(arms: Sequence[Arm]) -> Verdict:
+    """What can be said of these arms, in one sentence with its uncertainty."""
+    each = [single(arm) for arm in arms]
+    unlike = unlike_data(each)
+    when = equal_time(each)
+    at_end = moment(each, None, fair=not unlike)
+    at_equal = None if when is None else moment(each, when, fair=not unlike)
+    wins = {at_end.winner, at_equal.winner if at_equal else None}
+    winner = at_end.winner if len(wins) == 1 else None
+    sentence = verdict_text.sentence(arms, each, at_end, at_equal, winner, unlike)
+    caveats = tuple(verdict_text.caveats(arms, each, at_end, at_equal))
+    return Verdict(sentence, at_end, at_equal, winner is not None, winner, caveats)
+
+
+def single(arm: Arm) -> Arm:
+    """The arm with one run of each seed: a seed that was run twice is still one observation."""
+    first: dict[str, Compared] = {}
+    for run in arm.runs:
+        first.setdefault(seed_of(run), run)
+    return replace(arm, runs=tuple(first.values()))
+
+
+def equal_time(arms: Sequence[Arm]) -> float | None:
+    """The end of the shortest run; runs that made no model, or evaluated none, do not count. None: there is no such moment, for
+    one where some runs have real time and others virtual time."""
+    if not clock_of(run for arm in arms for run in arm.runs):
+        return None
+    return min(
+        (run.end for arm in arms for run in arm.runs if run.first is not None and len(run.accuracy)), default=None
+    )
+
+
+def moment(arms: Sequence[Arm], seconds: float | None, *, fair: bool = True) -> Moment:
+    """Standings, the leader against each other arm, and the winner if there is one; `fair`: their accuracies can be compared."""
+    standings, clock = tuple(standing(arm, seconds) for arm in arms), clock_of(run for arm in arms for run in arm.runs)
+    known = [s for s in standings if s.mean is not None]
+    if not fair or not known:
+        return Moment(seconds, standings, (), None, None, clock)
+    leader = max(known, key=lambda s: s.mean.value if s.mean else 0.0)
+    drawn = {seed_of(run): draws_of(run) for arm in arms for run in arm.runs}
+    tested = min((run.tested for arm in arms for run in arm.runs if run.tested), default=0)
+    pairs = _pairs(leader, [s for s in known if s is not leader], drawn, 1 / tested if tested else 0.0)
+    going_on = seconds is None and any(not run.ended for arm in arms for run in arm.runs)
+    won = len(arms) > 1 and not going_on and _won(leader, standings, pairs)
+    return Moment(seconds, standings, pairs, leader.arm, leader.arm if won else None, clock)
+
+
+def standing(arm: Arm, seconds: float | None) -> Standing:
+    """What an arm had reached at a moment; None: at the end of each of its runs."""
+    found: dict[str, float] = {}
+    drawn = list[Draws]()
+    for run in arm.runs:
+        value = accuracy_at(run, run.end if seconds is None else seconds)
+        if value is not None:
+            found[seed_of(run)] = value
+            drawn.append(draws_of(run))
+    nothing = all(run.first is None or run.first > (run.end if seconds is None else seconds) for run in arm.runs)
+    missing = len(arm.runs) + arm.lost - len(found)
+    if not found:
+        return Standing(arm.name, None, {}, None, missing, nothing)
+    mean = mean_over(list(found.values()), drawn, least=0.0, most=1.0)
+    tested = min((run.tested for run in arm.runs if run.tested), default=0)
+    return Standing(arm.name, mean, found, sampling_error(mean.value, tested) if tested else None, missing, nothing)
+
+
+def sampling_error(share: float, tested: int) -> float:
+    """The test set's own +- (95 %): what another draw of so many samples would change, by Wilson's interval.
+
+    >>> round(sampling_error(0.9, 360), 3)
+    0.031
+    """
+    z = _NORMAL
+    return z * math.sqrt(share * (1 - share) / tested + z * z / (4 * tested * tested)) / (1 + z * z / tested)
+
+
+def _pairs(leader: Standing, others: Sequence[Standing], drawn: Mapping[str, Draws], sample: float) -> tuple[Pair, ...]:
+    """The leader against each other on common seeds; p corrected for how many there are."""
+    found = [paired_over(leader.by_seed, other.by_seed, drawn, grain=sample) for other in others]
+    corrected = holm([None if f is None else f.p for f in found])
+    return tuple(Pair(leader.arm, o.arm, f, p) for o, f, p in zip(others, found, corrected, strict=True))
+
+
+def _won(leader: Standing, standings: Sequence[Standing], pairs: Sequence[Pair]) -> bool:
+    """Does the leader beat every other arm? One without any model or figure is beaten by all; one that lacks some is not judged."""
+    bare = [s for s in standings if s.nothing and s.mean is None]
+    if any(s.missing for s in standings if s not in bare):
+        return False
+    if leader.nothing or min(len(leader.by_seed), *(s.missing for s in bare), LEAST_SEEDS) < LEAST_SEEDS:
+        return False
+    return all(clear(pair) for pair in pairs)
+
+
+def unlike_data(arms: Sequence[Arm]) -> list[str]:
+    """The names of the data if these arms are judged on unlike ones, whose accuracies say nothing of each other; else nothing.
+
+    Tasks are named data_model: two models on the same data may well be compared. Where the names of tasks differ, the same size of
+    the test set must bear that out, and the same share of lucky guesses on those that one seed drew. Runs of one seed have one test
+    set, or cannot be compared either.
+    """
+    runs = [run for arm in arms for run in arm.runs]
+    names = dict.fromkeys(data_of(run) for run in runs)
+    drawn = {(_data_seed(run), run.tested, run.metrics.get("chance")) for run in runs if run.tested}
+    alike = len({tested for _, tested, _ in drawn}) <= 1 and len(drawn) <= len({seed for seed, _, _ in drawn})
+    if len(names) == 1 and (len({run.task for run in runs}) == 1 or alike):
+        sizes = [{run.tested for run in runs if run.tested and seed_of(run) == seed} for seed in map(seed_of, runs)]
+        odd = next((sorted(found) for found in sizes if len(found) > 1), [])
+        return [f"a test set of {n:,} samples" for n in odd]
+    return list(names) if len(names) > 1 else list(dict.fromkeys(run.task for run in runs))
+
+
+def _data_seed(run: Compared) -> int:
+    """What the test set was drawn by."""
+    return int(run.table.get("seeds", {}).get("data", run.seed))
+
+
+def data_of(run: Compared) -> str:
+    """The data on which a run is judged, by name."""
+    task = run.table["task"]
+    if "data" in task:
+        return f"own data {task['data']}"
+    name = run.task.rsplit("_", 1)[0]
+    world: Mapping[str, Any] = run.table.get("world", {})
+    chosen = {**{key: task.get(key) for key in _OF_THE_DATA}, **{key: world.get(key) for key in ("holdout", "unseen")}}
+    said = [f"{key} {value}" for key, value in chosen.items() if value]
+    return ", ".join([f"synthetic {name}" if task.get("synthetic") else name, *said])

@@ -1,0 +1,1 @@
+"""Studies: a grid of runs with seeds, kept, run in parallel, and analysed."""

@@ -1,0 +1,144 @@
+"""Runs that advance together in one process: which of a study's runs can, and how they are performed."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedfleet.app.assemble import Setup, executing
+from fedfleet.app.runs import Finished, perform
+from fedfleet.app.runs.execution import Kernel
+from fedfleet.app.spec import Spec
+from fedfleet.app.spec.table_checks import build_part
+from fedfleet.core.errors import FedFleetError
+from fedfleet.core.events import Event
+from fedfleet.core.parts import Executor
+
+if TYPE_CHECKING:
+    from fedfleet.executors.joint_runs import Meeting, Seat
+    from fedfleet.executors.stacked.form_choice import Form
+
+Watch = Callable[[int, Sequence[Event]], None]
+
+# Each run keeps a model, a world and a journal in memory; more than these add little to a stack and stand in each other's way.
+MOST_TOGETHER = 12
+
+
+def groups(specs: Sequence[Spec], *, workers: int = 1) -> list[list[int]]:
+    """Which of these runs advance together, as places in the input; a run that cannot be joined is a group of its own.
+
+    Runs are joined that ask for `run.execute = "stacked"` on the processor and have one task: their seeds, fleets, methods and
+    pacing may differ. Groups are cut so that every one of so many workers has something to do.
+    """
+    alike: dict[str, list[int]] = {}
+    found: list[list[int]] = []
+    for i, spec in enumerate(specs):
+        if _may_join(spec):
+            alike.setdefault(shape_of(spec), []).append(i)
+        else:
+            found.append([i])
+    for inside in alike.values():
+        if len(inside) == 1 or not _joinable(specs[inside[0]]):
+            found += [[i] for i in inside]
+            continue
+        parts = max(-(-len(inside) // MOST_TOGETHER), min(workers, len(inside) // 2), 1)
+        found += [inside[k::parts] for k in range(parts)]
+    return sorted(found, key=lambda group: group[0])
+
+
+def _may_join(spec: Spec) -> bool:
+    """Could this run be joined, as far as its spec says? What its parts say is looked at when they are made."""
+    run = spec.run
+    return run["execute"] == "stacked" and run["device"] == "cpu" and spec.edge is None and spec.task["use"] != "own"
+
+
+def shape_of(spec: Spec) -> str:
+    """What runs have in common that may advance together."""
+    return json.dumps([spec.task, spec.run["threads"], spec.run["tf32"]], sort_keys=True, default=str)
+
+
+def _joinable(spec: Spec) -> bool:
+    """Do stacks of this task keep their bits whatever their size? A task that cannot be made says so in its own run."""
+    from fedfleet.executors.stacked.numerics import size_free
+
+    try:
+        return size_free("merged", build_part("tasks", spec.task)(spec.data_seed))
+    except FedFleetError:
+        return False
+
+
+def perform_joined(
+    specs: Sequence[Spec],
+    outs: Sequence[Path],
+    *,
+    resume: bool = False,
+    watch: Watch | None = None,
+    form: Form | None = None,
+) -> list[Finished | Exception]:
+    """Run specs together, each in its own folder as `perform` would; what went wrong with one is in its place.
+
+    With `resume` a folder that was begun goes on. `watch` hears a run's place in the input and its events, in that run's thread. An
+    interrupt ends all of them, and all can be resumed. New runs take this `form` of stacks, or the one that is fastest here.
+    """
+    from fedfleet.executors.joint_runs import Ended, Meeting
+
+    form, meeting = form or form_for(specs[0]), Meeting()
+    seats = [meeting.seat() for _ in specs]
+    found: list[Finished | Exception] = [RuntimeError("never begun") for _ in specs]
+
+    def heard(i: int, events: Sequence[Event]) -> None:
+        meeting.check()
+        if watch is not None:
+            watch(i, events)
+
+    def one(i: int) -> None:
+        kernel = Kernel(partial(_executing, meeting, seats[i]), form)
+        again = resume and outs[i].exists()
+        try:
+            found[i] = perform(specs[i], outs[i], resume=again, watch=partial(heard, i), kernel=kernel)
+        except Exception as wrong:
+            found[i] = wrong
+        except Ended:
+            pass  # whoever ended it says why
+        finally:
+            meeting.leave(seats[i])
+
+    threads = [threading.Thread(target=one, args=(i,), name=f"run {i}", daemon=True) for i in range(len(specs))]
+    try:
+        for thread in threads:
+            thread.start()
+        meeting.serve()
+        for thread in threads:  # those who train alone may take longer
+            thread.join()
+    except BaseException:
+        meeting.close()
+        for thread in threads:
+            if thread.ident is not None:
+                thread.join()
+        raise
+    return found
+
+
+@contextmanager
+def _executing(meeting: Meeting, seat: Seat, setup: Setup, form: Form | None) -> Iterator[Executor]:
+    """The executor of a run that meets others; a run that computes otherwise has its own, and leaves."""
+    if form is None or not _may_join(setup.spec):
+        meeting.leave(seat)
+        with executing(setup, form) as execute:
+            yield execute
+        return
+    from fedfleet.executors.joint_runs import joined
+
+    yield joined(setup.task, meeting, seat, threads=form.threads, form=form.name)
+
+
+def form_for(spec: Spec) -> Form | None:
+    """The fastest form of stacks for these runs, found once for all; None where there is none to choose."""
+    from fedfleet.app.assemble.executor_choice import fastest_form
+
+    return fastest_form(spec, build_part("tasks", spec.task)(spec.seed)) if _may_join(spec) else None

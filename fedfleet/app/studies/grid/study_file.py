@@ -1,0 +1,325 @@
+"""The study file: one question as a grid or a list of specs, with seeds, scales and analyses.
+
+base = "spec.toml"             # a spec beside this file, or the spec itself as a table
+seeds = 5                      # a count, or a list; each arm is run once with each
+baseline = "pace.seconds=60"   # the arm that the others are compared with
+target = 0.8                   # accuracy to be reached: a number, or "0.95 of best of ARM"
+[grid]                         # every combination of these is an arm
+"pace.seconds" = [60.0, 120.0]
+[[runs]]                       # or arms by name; with a grid too, each is run at every point of it
+name = "patient"
+pace = { use = "readiness" }
+[scale.quick]                  # what --scale quick changes: spec keys, seeds, lists of the grid
+seeds = 2
+stop.rounds = 10
+[[analysis]]
+kind = "table"
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.spec import read_table, with_values
+from fedfleet.app.spec.resolution import DEFAULTS
+from fedfleet.app.spec.spec_record import TABLES
+from fedfleet.app.studies.grid.analyses import Analysis, ShareOfBest, checked_analysis, checked_target, target_of
+from fedfleet.core.errors import BadInput, nearest
+
+KEYS = ("name", "base", "seeds", "baseline", "target", "grid", "runs", "scale", "analysis")
+_MOST_SEEDS = 10_000
+_PARTS = {*DEFAULTS, "edge", "world.users", "world.faults"}  # what a bare name may stand for
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """One thing to be compared: the keys in which its spec differs from the base, by their dotted names."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study, checked as far as the file alone can be. `draws` are seeds of parts of a run (`seeds.fleet`, ..) that the grid
+    names: they make repetitions of an arm, not arms."""
+
+    name: str
+    base: dict[str, Any]
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    draws: tuple[Mapping[str, int], ...] = ({},)
+    scale: str | None = None
+    analyses: tuple[Analysis, ...] = ()
+    baseline: str | None = None
+    target: float | str | None = None
+
+
+def read_study(path: str | Path, *, scale: str | None = None) -> Study:
+    """Read a study file; `base` is looked for beside it."""
+    path = Path(path)
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise BadInput(f"there is no study file {path}") from None
+    except IsADirectoryError:
+        raise BadInput(f"{path} is a folder; give a study file in TOML") from None
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise BadInput(f"cannot read the study {path}: {wrong}") from None
+    except (ValueError, RecursionError) as wrong:
+        raise BadInput(f"the study {path} is not valid TOML: {wrong}") from None
+    try:
+        return study_of(table, path.stem, beside=path.parent, scale=scale)
+    except BadInput as wrong:
+        raise BadInput(f"{path}: {wrong}") from None
+
+
+def study_of(
+    table: Mapping[str, Any], name: str = "study", *, beside: Path = Path("."), scale: str | None = None
+) -> Study:
+    """The study that a table describes; nothing of it has been run."""
+    for key in table:
+        if key not in KEYS:
+            moved = f"; keys of a spec go below base, as in base.{key}" if key in TABLES else nearest(key, KEYS)
+            raise BadInput(f"the study has no key {key!r}{moved}")
+    base = _base(table.get("base"), beside)
+    table, base = _scaled(table, base, scale)
+    grid, draws = _grid(table.get("grid", {}))
+    arms = tuple(_arms(grid, _runs(table.get("runs"))))
+    baseline = table.get("baseline")
+    names = [arm.name for arm in arms]
+    if baseline is not None and baseline not in names:
+        raise BadInput(f"baseline = {baseline!r} is no arm of this study{nearest(str(baseline), names)}")
+    target = checked_target(table.get("target", _stop(base).get("target_accuracy")), "target", names)
+    analyses = tuple(_analyses(table.get("analysis", []), names))
+    _check_answerable(target, baseline, analyses)
+    return Study(
+        name=_text(table.get("name", name), "name"),
+        base=base,
+        arms=arms,
+        seeds=_seeds(table.get("seeds"), base),
+        draws=draws,
+        scale=scale,
+        analyses=analyses,
+        baseline=baseline,
+        target=target,
+    )
+
+
+def study_text(study: Study, *, own: bool = False) -> str:
+    """The study as a file that asks for the same runs, its scale applied; `own`: model and data were given in Python."""
+    import tomli_w
+
+    draws = {key: sorted({draw[key] for draw in study.draws}) for key in study.draws[0]}
+    table: dict[str, Any] = {
+        "name": study.name,
+        "seeds": list(study.seeds),
+        **{key: value for key in ("baseline", "target") if (value := getattr(study, key)) is not None},
+        "base": {**study.base, "task": {"use": "own"}} if own else study.base,
+        "runs": [{"name": arm.name, **arm.settings} for arm in study.arms],
+        **({"grid": draws} if draws else {}),
+        "analysis": [{"kind": a.kind, "title": a.title, **_said(a.settings)} for a in study.analyses],
+    }
+    return tomli_w.dumps(_said(table))
+
+
+def _said(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _said(v) if isinstance(v, Mapping) else v for key, v in table.items() if v is not None}
+
+
+# ---- base and scales ----------------------------------------------------------------------------------------------
+
+
+def _base(given: Any, beside: Path) -> dict[str, Any]:
+    if given is None:
+        raise BadInput(
+            'the study needs base = "spec.toml", the spec that its arms change; or the spec itself below [base]'
+        )
+    if isinstance(given, str):
+        return read_table(beside / given)
+    if not isinstance(given, Mapping):
+        raise BadInput(f"base = {given!r} is neither the path of a spec nor a table")
+    return dict(given)
+
+
+def _scaled(
+    table: Mapping[str, Any], base: dict[str, Any], scale: str | None
+) -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """The study and its base with what a scale changes; every scale is looked at, whichever is asked for."""
+    scales = _mapping(table.get("scale", {}), "scale", "[scale.quick]")
+    for name, body in scales.items():
+        for key in _mapping(body, f"scale.{name}", f"[scale.{name}]"):
+            known = ("seeds", "grid", "target", *(k for k in TABLES if k != "seed"))
+            if key.partition(".")[0] not in known:
+                raise BadInput(f"scale.{name} has no key {key!r}{nearest(key, known)}")
+        own = flattened(_mapping(table.get("grid", {}), "grid", "[grid]"))
+        for key in flattened(_mapping(body.get("grid", {}), f"scale.{name}.grid", f"[scale.{name}.grid]")):
+            if key not in own:
+                raise BadInput(f"scale.{name}.grid has {key!r}, which [grid] has not{nearest(key, own)}")
+    if scale is None:
+        return table, base
+    if scale not in scales:
+        have = nearest(scale, scales) if scales else "; it has no [scale] at all"
+        raise BadInput(f"--scale {scale}: this study has no [scale.{scale}]{have}")
+    body = scales[scale]
+    spec = {k: v for k, v in body.items() if k not in ("seeds", "grid", "target")}
+    own = {k: body[k] for k in ("seeds", "target") if k in body}
+    grid = {"grid": {**flattened(table["grid"]), **flattened(body.get("grid", {}))}} if "grid" in table else {}
+    return {**table, **own, **grid}, with_values(base, flattened(spec))
+
+
+# ---- arms ---------------------------------------------------------------------------------------------------------
+
+
+def _grid(given: Any) -> tuple[list[dict[str, Any]], tuple[dict[str, int], ...]]:
+    """All combinations of the grid's lists, those of arms and those of seeds apart."""
+    grid = flattened(_mapping(given, "grid", "[grid]"))
+    arms: list[dict[str, Any]] = [{}]
+    draws: list[dict[str, int]] = [{}]
+    for key, values in grid.items():
+        first = key.partition(".")[0]
+        if key == "seed":
+            raise BadInput("grid: seeds are no arms; write seeds = [..] above [grid]")
+        if first == "run":
+            raise BadInput(
+                f"grid: {key!r} says how to run, not what, so it makes no arm; set it in the base or with --workers"
+            )
+        if first not in TABLES and first != "seeds":
+            raise BadInput(f"grid: no spec has a key {key!r}{nearest(first, TABLES)}")
+        if not isinstance(values, list) or not values:
+            raise BadInput(f'grid: "{key}" = {values!r} is not a list of values; write [..]')
+        if any(value in values[:i] for i, value in enumerate(values)):
+            raise BadInput(f'grid: "{key}" names a value twice')
+        if first == "seeds":
+            draws = [{**draw, key: value} for draw in draws for value in values]
+        else:
+            arms = [{**arm, key: value} for arm in arms for value in values]
+    return arms, tuple(draws)
+
+
+def _runs(given: Any) -> list[Arm]:
+    if given is None:
+        return []
+    if not isinstance(given, list) or not given:
+        raise BadInput("runs must be a list of tables: write [[runs]], with two brackets")
+    found: list[Arm] = []
+    for i, body in enumerate(given):
+        where = f"runs[{i}]"
+        own = dict(_mapping(body, where, "[[runs]]"))
+        name = _text(own.pop("name", None), f"{where}.name")
+        settings = flattened(own)
+        for key in settings:
+            first = key.partition(".")[0]
+            if first not in TABLES or first in ("seed", "run"):
+                raise BadInput(f"{where} ({name}): no arm has a key {key!r}{nearest(first, (*TABLES, 'name'))}")
+        if name in [arm.name for arm in found]:
+            raise BadInput(f"{where}: there is already a run called {name!r}")
+        found.append(Arm(name, settings))
+    return found
+
+
+def _arms(grid: Sequence[Mapping[str, Any]], runs: Sequence[Arm]) -> list[Arm]:
+    """The named runs, each at every point of the grid; a table sets its keys, whether it stands in a run or in a grid."""
+    found: list[Arm] = []
+    for arm in runs or [Arm("")]:
+        for point in grid:
+            words = ", ".join(f"{key}={worded(value)}" for key, value in point.items())
+            found.append(
+                Arm(", ".join(filter(None, (arm.name, words))) or "base", {**arm.settings, **flattened(point)})
+            )
+    return found
+
+
+def flattened(table: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Nested tables as dotted keys; lists and empty tables are values, and a bare name of a part is its `use`.
+
+    >>> flattened({"pace": {"use": "deadline", "seconds": 60.0}, "stop.rounds": 5, "choose": "oort"})
+    {'pace.use': 'deadline', 'pace.seconds': 60.0, 'stop.rounds': 5, 'choose.use': 'oort'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            found |= flattened(value, f"{path}{key}.")
+        elif isinstance(value, str) and f"{path}{key}" in _PARTS:
+            found[f"{path}{key}.use"] = value
+        else:
+            found[f"{path}{key}"] = value
+    return found
+
+
+def worded(value: Any) -> str:
+    """A value of a spec in the name of an arm.
+
+    >>> worded({"use": "deadline", "seconds": 60.0}), worded("oort"), worded([0.5, True])
+    ('deadline(seconds=60.0)', 'oort', '[0.5, true]')
+    """
+    if isinstance(value, Mapping):
+        rest = ", ".join(f"{k}={worded(v)}" for k, v in value.items() if k != "use")
+        return f"{value['use']}({rest})" if rest and "use" in value else str(value.get("use", f"({rest})"))
+    if isinstance(value, list):
+        return f"[{', '.join(map(worded, value))}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# ---- seeds, target, analyses ----------------------------------------------------------------------------------------
+
+
+def _seeds(given: Any, base: Mapping[str, Any]) -> tuple[int, ...]:
+    if given is None:
+        return (base.get("seed", 0),)
+    if type(given) is int and 0 < given <= _MOST_SEEDS:
+        return tuple(range(given))
+    listed: list[Any] = list(given) if isinstance(given, list) else []
+    if not listed or any(type(seed) is not int or seed < 0 for seed in listed) or len({*listed}) < len(listed):
+        raise BadInput(f"seeds = {given!r}: give how many, or a list of different whole numbers, for example [0, 1, 2]")
+    return tuple(listed)
+
+
+def _analyses(given: Any, arms: Sequence[str]) -> list[Analysis]:
+    if not isinstance(given, list):
+        raise BadInput("analysis must be a list of tables: write [[analysis]], with two brackets")
+    return [
+        checked_analysis(_mapping(body, f"analysis[{i}]", "[[analysis]]"), f"analysis[{i}]", arms)
+        for i, body in enumerate(given)
+    ]
+
+
+def _check_answerable(target: float | str | None, baseline: str | None, analyses: Sequence[Analysis]) -> None:
+    """Refuse what cannot be answered for want of a baseline or a target."""
+    targets = {"target": target, **{f"analysis[{i}].target": a.settings.get("target") for i, a in enumerate(analyses)}}
+    for where, asked in targets.items():
+        wanted = target_of(asked)
+        if isinstance(wanted, ShareOfBest) and wanted.arm == "baseline" and baseline is None:
+            raise BadInput(f'{where} = "{asked}": the study names no baseline; write baseline = "ARM" at its top')
+    for i, asked in enumerate(analyses):
+        if asked.kind == "time_to_accuracy" and target is None and asked.settings["target"] is None:
+            raise BadInput(
+                f"analysis[{i}] needs a target accuracy; write target = 0.8 there or at the top of the study"
+            )
+        if asked.kind == "paired_test" and baseline is None and asked.settings["baseline"] is None:
+            raise BadInput(
+                f'analysis[{i}] needs an arm to compare with; write baseline = "ARM" there or at the top of the study'
+            )
+
+
+def _stop(base: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = base.get("stop", {})
+    return found if isinstance(found, Mapping) else {}
+
+
+def _mapping(given: Any, where: str, written: str) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise BadInput(f"{where} = {given!r} is not a table; write {written}")
+    return given
+
+
+def _text(given: Any, where: str) -> str:
+    if not isinstance(given, str) or not given.strip():
+        raise BadInput(f"{where} must be a name in quotes")
+    if not given.isprintable():
+        raise BadInput(f"{where} = {given!r} has a line break or another sign that cannot be printed; leave it out")
+    return given

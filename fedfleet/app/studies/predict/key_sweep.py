@@ -1,0 +1,222 @@
+"""Sweeping: one key of a spec at many values, each predicted, so that a trade-off is seen before anything is trained."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.runs.custom_task import Own, Resolving, named
+from fedfleet.app.spec import Spec
+from fedfleet.app.spec.spec_file import with_words
+from fedfleet.app.spec.table_checks import build_part
+from fedfleet.app.studies.predict.participation import foreseeable
+from fedfleet.app.studies.predict.prediction import Prediction, learnt_by, predict
+from fedfleet.app.studies.predict.reference_runs import Reference, ideal_spec
+from fedfleet.app.terminal.text import percent, span
+from fedfleet.core.errors import BadInput, FedFleetError
+from fedfleet.core.parts import Policy, Task
+from fedfleet.core.records import Floats, Stop
+
+_POINTS, _MOST = 12, 100
+_TARGET = 0.9  # of what the ideal fleet reaches: the accuracy whose time is compared
+_NEAR = 0.01  # accuracies this near to the best count as equal, and the shorter run wins
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A key and the values to try."""
+
+    key: str
+    values: tuple[float | int, ...]
+
+
+def sweep_of(word: str) -> Sweep:
+    """`key=a..b` (12 values, evenly spaced on a logarithmic scale), `key=a..b:n`, or `key=a,b,c`.
+
+    >>> sweep_of("pace.seconds=30,60")
+    Sweep(key='pace.seconds', values=(30, 60))
+    """
+    key, equals, text = word.partition("=")
+    if not equals or not key or not text:
+        raise BadInput(f"--sweep {word}: write KEY=FROM..TO, for example pace.seconds=30..600, or KEY=A,B,C")
+    ends, _, many = text.partition(":")
+    low, dots, high = ends.partition("..")
+    try:
+        if not dots:
+            return Sweep(key, tuple(_number(v) for v in text.split(",")))
+        a, b, n = _number(low), _number(high), int(many) if many else _POINTS
+    except ValueError:
+        raise BadInput(
+            f"--sweep {word}: {text!r} are not numbers; write KEY=FROM..TO, for example pace.seconds=30..600"
+        ) from None
+    if not (0 < a < b < math.inf) or not 2 <= n <= _MOST:
+        raise BadInput(f"--sweep {word}: FROM must be above 0 and below TO, with 2 to {_MOST} values between them")
+    found = np.geomspace(a, b, n)
+    if isinstance(a, int) and isinstance(b, int):
+        return Sweep(key, tuple(dict.fromkeys(int(v) for v in np.rint(found))))
+    return Sweep(key, tuple(float(f"{v:.4g}") for v in found))
+
+
+def sweep_over(given: Mapping[str, Any]) -> Sweep:
+    """The same from Python: one key with the values to try.
+
+    >>> sweep_over({"pace.seconds": [30, 60]})
+    Sweep(key='pace.seconds', values=(30, 60))
+    """
+    values = list(next(iter(given.values()), ())) if len(given) == 1 and _listed(given) else []
+    odd = [v for v in values if isinstance(v, bool) or not isinstance(v, int | float) or not math.isfinite(v)]
+    if not 1 <= len(values) <= _MOST or odd:
+        said = f"{odd[0]!r} is not a number" if odd else f"it is {given!r}"
+        raise BadInput(
+            f"sweep: {said}; give one key with 1 to {_MOST} numbers, for example {{'pace.seconds': [30, 60]}}"
+        )
+    return Sweep(next(iter(given)), tuple(values))
+
+
+def _listed(given: Mapping[str, Any]) -> bool:
+    return all(isinstance(values, Iterable) and not isinstance(values, str) for values in given.values())
+
+
+def _number(text: str) -> float | int:
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+        if not math.isfinite(value):
+            raise
+        return value
+
+
+def _asked(table: Mapping[str, Any], name: str, key: str, value: Any, resolving: Resolving) -> tuple[Spec, Own | None]:
+    """The spec with this value, if there can be one, and the own task."""
+    try:
+        return resolving(_with(table, key, value), name)
+    except FedFleetError as wrong:
+        raise type(wrong)(f"--sweep {key}={value}: {wrong}") from None
+
+
+def swept(
+    table: Mapping[str, Any],
+    name: str,
+    sweep: Sweep,
+    *,
+    cache: Path | None = None,
+    resolving: Resolving = named,
+    draws: int = 2,
+    tell: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Predict the run of a spec at each value; the same reference runs serve them all. The answer of `predict --sweep`.
+
+    `resolving` makes the spec of a table, with the own task where a person gave one.
+    """
+    spec, own = resolving(dict(table), name)
+    setup = assemble(spec, own.task if own else None)
+    foreseeable(setup)
+    others = [_asked(table, name, sweep.key, value, resolving) for value in sweep.values]  # before anything is trained
+    references = _references(spec, own, others, cache, tell)
+    target = _TARGET * max(float(one.ideal.accuracy[-1]) for one in references)
+    start, rows = time.perf_counter(), list[dict[str, Any]]()
+    for value, (other, its), reference in zip(sweep.values, others, references, strict=True):
+        try:
+            changed = _changed(setup, spec, other, its.task if its else None)
+            found = predict(other, setup=changed, reference=reference, draws=draws)
+        except FedFleetError as wrong:
+            raise type(wrong)(f"--sweep {sweep.key}={value}: {wrong}") from None
+        rows.append({"value": value, **_row(found, target)})
+    first = best(rows)
+    answer = {
+        "key": sweep.key, "rows": rows, "target": target, "best": first, "seconds": time.perf_counter() - start,
+        "reference": {"kept": all(one.kept for one in references), "seconds": sum({id(o): o.seconds for o in references}.values())},
+    }  # fmt: skip
+    return {**answer, "sentence": sentence(answer)}
+
+
+def _references(
+    spec: Spec,
+    own: Own | None,
+    others: Sequence[tuple[Spec, Own | None]],
+    cache: Path | None,
+    tell: Callable[[str], None] | None,
+) -> list[Reference]:
+    """The reference runs that serve each value: one pair, long enough for all of them, unless the key changes what an ideal fleet
+    learns, such as a learning rate; then a pair for each."""
+    most = max(other.stop["rounds"] for other, _ in others)
+    alike = [ideal_spec(one, 1, 1).digest for one, _ in ((spec, own), *others)]
+    longest = {alike[0]: replace(spec, stop={**spec.stop, "rounds": most})}
+    if tell is not None and len({*alike}) > 1:
+        tell("this key changes what an ideal fleet learns, so that every value has reference runs of its own")
+    found = dict[str, Reference]()
+    for digest, (other, its) in zip(alike[1:], others, strict=True):
+        if digest not in found:
+            found[digest] = learnt_by(longest.get(digest, other), its, cache=cache, tell=tell)
+    return [found[digest] for digest in alike[1:]]
+
+
+def _with(table: Mapping[str, Any], key: str, value: float | int) -> dict[str, Any]:
+    try:
+        return with_words(dict(table), [f"{key}={value}"])
+    except BadInput:
+        raise
+    except (TypeError, ValueError) as wrong:
+        raise BadInput(f"--sweep: {key} cannot be set to {value}: {wrong}") from None
+
+
+def _changed(setup: Setup, spec: Spec, other: Spec, task: Task | None) -> Setup:
+    """The same fleet with another policy or horizon where only those changed; else everything is made anew."""
+    only_when = replace(other, pace=spec.pace, stop=spec.stop, name=spec.name).digest == spec.digest
+    pace: Policy = build_part("policies", other.pace)
+    if not only_when or spec.choose["use"] != "uniform" or pace.cohort > setup.plan.clients:
+        return assemble(other, task)  # which refuses what does not fit together, too
+    return replace(setup, spec=other, plan=replace(setup.plan, pace=pace, stop=Stop(**other.stop)))
+
+
+def _row(found: Prediction, target: float) -> dict[str, Any]:
+    reached = [_reached(draw.accuracy, draw.part.times, target) for draw in found.draws]
+    known = [t for t in reached if t is not None]
+    return {
+        "accuracy": float(np.mean([draw.accuracy[-1] for draw in found.draws])),
+        "commits": float(np.mean([draw.part.commits for draw in found.draws])),
+        "virtual_seconds": float(np.mean([draw.part.seconds for draw in found.draws])),
+        "seconds_to_target": float(np.mean(known)) if len(known) == len(reached) else None,
+        "never": float(np.mean([np.mean(draw.part.folded == 0) for draw in found.draws])),
+        "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
+    }
+
+
+def _reached(accuracy: Floats, times: Floats, target: float) -> float | None:
+    at = np.flatnonzero(accuracy[1:] >= target)
+    return float(times[at[0]]) if len(at) else None
+
+
+def best(rows: list[dict[str, Any]]) -> float | int | None:
+    """The value that reaches the target first; if none does, the shortest of those that come nearest to the best accuracy."""
+    there = [row for row in rows if row["seconds_to_target"] is not None]
+    if there:
+        return min(there, key=lambda row: row["seconds_to_target"])["value"]
+    made = [row for row in rows if row["commits"]] or rows  # the first weights are nobody's result
+    top = max(row["accuracy"] for row in made)
+    near = [row for row in made if row["accuracy"] >= top - _NEAR]
+    return min(near, key=lambda row: row["virtual_seconds"])["value"]
+
+
+def sentence(answer: dict[str, Any]) -> str:
+    """What the sweep says, in one sentence."""
+    row = next(r for r in answer["rows"] if r["value"] == answer["best"])
+    if not row["commits"]:
+        return f"No value of {answer['key']} makes a model."
+    if row["seconds_to_target"] is None:
+        return (
+            f"No value of {answer['key']} reaches {percent(answer['target'])}; {answer['best']} comes nearest for its time, with "
+            f"{percent(row['accuracy'])} after {span(row['virtual_seconds'])}."
+        )
+    return (
+        f"{answer['key']} = {answer['best']} reaches {percent(answer['target'])} first, after {span(row['seconds_to_target'])} of "
+        f"virtual time, and ends at {percent(row['accuracy'])} after {span(row['virtual_seconds'])}."
+    )

@@ -1,0 +1,233 @@
+"""Predicting: accuracy, commits, virtual time and who will be left out, before anything is trained on the fleet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.app.assemble import Setup, assemble
+from fedfleet.app.runs.custom_task import Own, fingerprint
+from fedfleet.app.spec import Spec
+from fedfleet.app.studies.predict.error_band import Band, band
+from fedfleet.app.studies.predict.exclusion import left_out
+from fedfleet.app.studies.predict.participation import (
+    Fleet,
+    closed_form,
+    fleet_of,
+    foreseeable,
+    foreseen,
+    lateness,
+    other_seeds,
+)
+from fedfleet.app.studies.predict.reference_runs import Reference, cohort_of, reference_of
+from fedfleet.core.parts import Plan, Task
+from fedfleet.core.records import Floats
+from fedfleet.measure.class_clock import Clock, Participation, class_clock, foretold, without_training
+
+_DRAWS, _WORK = (
+    4,
+    2000,
+)  # draws of a prediction; fewer, but two at least, where these have more rounds than that together
+_POINTS = 60  # of a predicted curve
+_NINETY = 1.64  # standard deviations, between which nine of ten lie
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One draw of a run: who is in its models, its clock, and the accuracy foretold after each commit."""
+
+    part: Participation
+    clock: Clock
+    accuracy: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a run will come to: all of its draws, and what they were foretold from."""
+
+    setup: Setup
+    fleet: Fleet
+    reference: Reference
+    draws: tuple[Draw, ...]
+    notes: tuple[str, ...]
+    seconds: float  # of real time, without the reference runs
+
+
+def predict(
+    spec: Spec,
+    *,
+    cache: Path | None = None,
+    own: Own | None = None,
+    setup: Setup | None = None,
+    reference: Reference | None = None,
+    draws: int = _DRAWS,
+    seeds: Sequence[int] | None = None,
+    tell: Callable[[str], None] | None = None,
+) -> Prediction:
+    """Predict the run of a spec. `setup` and `reference` are made unless they are given; `own`: the task that a person gave.
+
+    Choices are drawn anew with seeds that the run itself does not have, so that nothing is foretold that is not known of the fleet;
+    `seeds` names others.
+    """
+    setup = assemble(spec, own.task if own else None) if setup is None else setup
+    foreseeable(setup)  # what cannot be foreseen is refused before anything is trained
+    reference = learnt_by(spec, own, cache=cache, tell=tell) if reference is None else reference
+    start = time.perf_counter()
+    fleet = fleet_of(setup)
+    drawn = other_seeds(spec.training_seed, _affordable(spec, draws)) if seeds is None else seeds
+    parts, notes = foreseen(setup, drawn)
+    found = tuple(_drawn(part, fleet, reference, setup.plan) for part in parts)
+    return Prediction(setup, fleet, reference, found, (*notes, *_blind(setup, parts)), time.perf_counter() - start)
+
+
+def learnt_by(
+    spec: Spec, own: Own | None, *, cache: Path | None = None, tell: Callable[[str], None] | None = None
+) -> Reference:
+    """The reference runs of a spec, or of an own task: kept by the text of its model too, which its first weights do not tell."""
+    if own is None:
+        return reference_of(spec, cache=cache, tell=tell)
+    code = fingerprint(own)
+    if code is None and tell is not None:
+        tell(
+            "the model or its loss has no name in a module, as a lambda has none, and cannot be known again: its reference runs "
+            "are not kept"
+        )
+    return reference_of(spec, cache=cache, task=own.task, code=code, tell=tell)
+
+
+def _affordable(spec: Spec, draws: int) -> int:
+    return min(draws, max(1, _WORK // spec.stop["rounds"]))
+
+
+def _drawn(part: Participation, fleet: Fleet, reference: Reference, plan: Plan) -> Draw:
+    ideal, factors = reference.ideal, lateness(plan, part)
+    clock = class_clock(part, fleet.labels, cohort=ideal.cohort, noise=ideal.noise, factors=factors)
+    return Draw(part, clock, foretold(clock, ideal, fleet.test))
+
+
+def clock_of(spec: Spec, *, task: Task | None = None, draws: int = _DRAWS) -> dict[str, Any]:
+    """The class clock of a spec's fleet under its own pacing and rounds, without any training; the answer of `measure SPEC`.
+
+    `score` is the mean over classes of ln(1 + T_c) / ln(1 + R): 1 is what an ideal fleet has after all rounds R. `rounds_done` are
+    fewer than `rounds` where something else ends the run, such as its virtual time.
+    """
+    setup = assemble(spec, task)
+    fleet, rounds = fleet_of(setup), spec.stop["rounds"]
+    parts, notes = foreseen(setup, other_seeds(spec.training_seed, _affordable(spec, draws)))
+    clocks = [class_clock(part, fleet.labels, cohort=cohort_of(spec)) for part in parts]
+    at_end = np.mean([clock.classes[-1] for clock in clocks], axis=0)
+    return {
+        "score": float(np.mean([without_training(clock, rounds)[-1] for clock in clocks])),
+        "commits": float(np.mean([part.commits for part in parts])),
+        "rounds": rounds,
+        "rounds_done": float(np.mean([part.rounds for part in parts])),
+        "classes": {str(c): float(t) for c, t in enumerate(at_end)},
+        "effective": float(np.mean([clock.effective for clock in clocks])),
+        "notes": notes,
+    }
+
+
+def answered(found: Prediction) -> dict[str, Any]:
+    """The prediction as one JSON object."""
+    ideal, parts = found.reference.ideal, [draw.part for draw in found.draws]
+    curve = curve_of(found)
+    clock = np.mean([draw.clock.classes[-1] for draw in found.draws], axis=0)
+    return {
+        "accuracy": {"value": curve["accuracy"][-1], "low": curve["low"][-1], "high": curve["high"][-1]},
+        "ideal_accuracy": float(ideal.accuracy[-1]),
+        "commits": _spread([p.commits for p in parts]),
+        "rounds": float(np.mean([p.rounds for p in parts])),
+        "failed_rounds": _failed(parts),
+        "virtual_seconds": _spread([p.seconds for p in parts]),
+        "target": _target(found, curve),
+        "curve": curve,
+        "clock": {str(c): float(t) for c, t in enumerate(clock)},
+        "effective": float(np.mean([draw.clock.effective for draw in found.draws])),
+        "noise": ideal.noise,
+        "exponent": ideal.exponent,
+        "cohort": ideal.cohort,
+        "closed_form": closed_form(found.setup, found.fleet.labels, cohort=ideal.cohort, noise=ideal.noise),
+        "left_out": left_out(found.setup, parts, clock),
+        "draws": len(parts),
+        "reference": {
+            "commits": len(ideal.accuracy) - 1, "seconds": found.reference.seconds, "kept": found.reference.kept,
+            "flat": found.reference.flat,
+        },
+        "band": band().said,
+        "notes": list(found.notes),
+        "seconds": found.seconds,
+    }  # fmt: skip
+
+
+def _target(found: Prediction, curve: dict[str, list[float]]) -> dict[str, float | None] | None:
+    """When the accuracy is reached that the spec stops at, if it names one; None: not within its rounds."""
+    wanted = found.setup.spec.stop["target_accuracy"]
+    if wanted is None:
+        return None
+    there = [seconds for seconds, value in zip(curve["seconds"], curve["accuracy"], strict=True) if value >= wanted]
+    return {"accuracy": wanted, "seconds": there[0] if there else None}
+
+
+def curve_of(found: Prediction) -> dict[str, list[float]]:
+    """The accuracy foretold at evenly spaced moments up to the last end of a draw, with its band."""
+    end = max(draw.part.seconds for draw in found.draws)
+    times = np.linspace(0.0, end, _POINTS)
+    places = [np.searchsorted(draw.part.times, times, side="right") for draw in found.draws]
+    drawn = np.stack([draw.accuracy[at] for draw, at in zip(found.draws, places, strict=True)])
+    mean, sd = drawn.mean(axis=0), drawn.std(axis=0, ddof=1) if len(drawn) > 1 else np.zeros(len(times))
+    low, high = within(band(), mean, sd, found.reference)
+    return {
+        "seconds": times.tolist(), "commits": np.mean(places, axis=0).tolist(), "accuracy": mean.tolist(),
+        "low": low.tolist(), "high": high.tolist(),
+    }  # fmt: skip
+
+
+def within(known: Band, mean: Floats, sd: Floats, reference: Reference) -> tuple[Floats, Floats]:
+    """The band around foretold accuracies: errors of held-out fleets at the same progress, the spread of the draws, and luck."""
+    curve = reference.ideal.accuracy
+    whole = max(float(curve[-1] - curve[0]), 1e-9)
+    below, above = known.at((mean - curve[0]) / whole)
+    drawn = _NINETY * np.hypot(sd, reference.luck)
+    return np.clip(mean - np.hypot(below * whole, drawn), 0.0, 1.0), np.clip(
+        mean + np.hypot(above * whole, drawn), 0.0, 1.0
+    )
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    return {"value": float(np.mean(values)), "low": float(min(values)), "high": float(max(values))}
+
+
+def _failed(parts: Sequence[Participation]) -> dict[str, float]:
+    """Failed rounds by reason, on average over draws, the most frequent first."""
+    reasons = dict.fromkeys(reason for part in parts for reason in part.failed)
+    found = {reason: sum(part.failed.get(reason, 0) for part in parts) / len(parts) for reason in reasons}
+    return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def _blind(setup: Setup, parts: Sequence[Participation]) -> list[str]:
+    """What this prediction cannot see, in plain words."""
+    plan = setup.plan
+    found = [
+        "it sees labels, not what the samples of a label look like: people who write or move unlike others count as alike"
+    ]
+    late = [float(part.staleness.mean()) for part in parts if len(part.staleness)]
+    if late and np.mean(late) > 0:
+        short = [by for by in (lateness(plan, part) for part in parts) if by is not None]
+        counted = (
+            f"{np.mean([by.mean() for by in short]):.2f} of a report that is not late"
+            if short
+            else "as if they were not late"
+        )
+        found.append(
+            f"reports are {np.mean(late):.2g} versions late on average; they count {counted}, whatever an old model does to them"
+        )
+    if plan.algorithm.personal is not None or plan.algorithm.tune is not None:
+        found.append("it is about the server's model: models that clients keep for themselves are not foretold")
+    if setup.world.users is not None:
+        found.append("devices of one person count as strangers")
+    return found

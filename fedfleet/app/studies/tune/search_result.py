@@ -1,0 +1,269 @@
+"""What a search found: a row for each trial, the best beside the spec as it stands, what pruning saved, what mattered."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fedfleet.app.studies.compare.comparison import plain
+from fedfleet.app.studies.grid.study_file import worded
+from fedfleet.app.studies.tune.aims import Aim
+from fedfleet.app.studies.tune.search_file import Search
+from fedfleet.app.studies.tune.search_store import optuna
+from fedfleet.core.errors import BadInput
+
+FILE = "tune.json"
+_NAMES = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running", "WAITING": "waiting"}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One trial. `value` is that of the aim (None: it has none), `early` the last that was seen of a pruned one; `same_as` names
+    the trial whose spec it shares, and which was not run again."""
+
+    trial: int
+    state: str
+    values: Mapping[str, Any]
+    value: float | None
+    early: float | None
+    rounds: int
+    reason: str
+    default: bool = False
+    same_as: int | None = None
+    said: str = ""  # the value with its unit
+
+    def __str__(self) -> str:
+        return f"trial {self.trial} {self.state}: {self.reason or self.said}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tuned:
+    """A search that was carried out; `print` shows the answer. `rows` has every trial (`pandas.DataFrame(found.rows)`), `best` the
+    best values by key (None: no trial ended), `value` what they reach; `place` is where that trial stands in `rows`.
+
+    `rounds_saved`: the share of all rounds that pruning saved, if a pruned trial had taken as many as a finished one at the median.
+    """
+
+    name: str
+    metric: str
+    minimise: bool
+    seeds: tuple[int, ...]
+    sampler: str
+    pruner: str
+    space: Mapping[str, Any]
+    rows: list[Row]
+    place: int | None
+    default_value: float | None
+    rounds: int
+    rounds_saved: float
+    importance: Mapping[str, float]
+    out: Path
+    notes: tuple[str, ...] = ()
+    own: bool = False  # were model and data given in Python?
+    page: Path | None = None
+
+    @property
+    def winner(self) -> Row | None:
+        """The best trial; None if none ended."""
+        return None if self.place is None else self.rows[self.place]
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The best values by the keys of the spec; None if no trial ended. OUT/best.toml is the spec with them."""
+        return None if self.winner is None else dict(self.winner.values)
+
+    @property
+    def value(self) -> float | None:
+        """What the best values reach, in what was searched for."""
+        return None if self.winner is None else self.winner.value
+
+    def __repr__(self) -> str:
+        if self.winner is None:
+            return f"Tuned(none of {len(self.rows)} trials ended; {self.out})"
+        values = ", ".join(f"{key} = {short(value)}" for key, value in self.winner.values.items())
+        return f"Tuned({values}: {self.aim.words} {self.aim.said(_or_inf(self.winner))}; {len(self.rows)} trials; {self.out})"
+
+    def __str__(self) -> str:
+        return shown_tuned(self)
+
+    @property
+    def aim(self) -> Aim:
+        """What was wanted."""
+        return Aim(self.metric, self.minimise)
+
+    def count(self, state: str) -> int:
+        """How many trials ended so."""
+        return sum(row.state == state for row in self.rows)
+
+    def answer(self) -> dict[str, Any]:
+        """What `fedfleet tune --json` answers."""
+        return {
+            "best": plain(self.best),
+            "value": self.value,
+            "trials": len(self.rows),
+            "pruned": self.count("pruned"),
+            "failed": self.count("failed"),
+            "default_value": self.default_value,
+            "best_trial": self.winner.trial if self.winner else None,
+            "metric": self.metric,
+            "direction": "minimise" if self.minimise else "maximise",
+            "rounds": self.rounds,
+            "rounds_saved": self.rounds_saved,
+            "importance": dict(self.importance),
+            "notes": list(self.notes),
+            "out": str(self.out),
+        }
+
+    def text(self) -> str:
+        """Everything, as tune.json holds it."""
+        kept = {k: v for k, v in asdict(self).items() if k not in ("out", "space", "place", "page")}
+        return json.dumps(plain({**kept, "best": self.place, "space": dict(self.space)}), indent=1) + "\n"
+
+
+def read_tuned(folder: Path) -> Tuned:
+    """A search from the folder that it was carried out in."""
+    try:
+        found = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        found["place"] = found.pop("best")
+        rows = [Row(**row) for row in found.pop("rows")]
+        return Tuned(
+            **{**found, "rows": rows, "seeds": tuple(found["seeds"]), "notes": tuple(found["notes"]), "out": folder}
+        )
+    except (OSError, ValueError, TypeError, KeyError) as wrong:
+        raise BadInput(f"{folder / FILE} cannot be read ({wrong}); run the search again") from None
+
+
+def tuned(study: Any, search: Search, out: Path) -> Tuned:
+    """The answer of a study as it stands."""
+    state = optuna().trial.TrialState
+    numbers = [t.number for t in study.get_trials(deepcopy=False) if t.state != state.WAITING]
+    rows = rows_of(study, search, numbers)
+    ended = [i for i, row in enumerate(rows) if row.state == "finished"]
+    good = [i for i in ended if rows[i].value is not None]
+    key = lambda i: (rows[i].value or 0.0) * (1 if search.aim.minimise else -1)  # noqa: E731
+    best = min(good, key=key, default=min(ended, default=None))
+    rounds, saved = savings(rows)
+    space = {a.key: list(a.values) or {"low": a.low, "high": a.high, "log": a.log} for a in search.space}
+    default = next((row.value for row in rows if row.default), None)
+    return Tuned(
+        search.name, search.aim.metric, search.aim.minimise, search.seeds, search.sampler, search.pruner, space, rows, best,
+        default, rounds, saved, _importance(study, search), out, tuple(_notes(search, rows)), search.own,
+    )  # fmt: skip
+
+
+def rows_of(study: Any, search: Search, numbers: Sequence[int]) -> list[Row]:
+    """The trials of these numbers."""
+    there = study.get_trials(deepcopy=False)
+    return [_row(there[number], search) for number in numbers]
+
+
+def _row(trial: Any, search: Search) -> Row:
+    own = trial.user_attrs
+    outside = own.get("default", False) and not own.get("inside", True)
+    told = "finished" if outside and "value" in own else _NAMES[trial.state.name]
+    last = list(trial.intermediate_values.items())
+    early = max(last)[1] if last and told == "pruned" else None
+    return Row(
+        trial.number, told, {a.key: own.get("values", {}).get(a.key) for a in search.space}, own.get("value"),
+        None if early is None or not math.isfinite(early) else early, 0 if "same_as" in own else int(own.get("rounds", 0)),
+        own.get("reason", ""), own.get("default", False), own.get("same_as"), search.aim.said(own.get("value")),
+    )  # fmt: skip
+
+
+def savings(rows: Sequence[Row]) -> tuple[int, float]:
+    """Rounds that were run, and the share that pruning saved of those that there would have been."""
+    done = sum(row.rounds for row in rows)
+    whole = [row.rounds for row in rows if row.state == "finished" and row.rounds]
+    if not whole:
+        return done, 0.0
+    usual = statistics.median(whole)
+    spared = sum(max(usual - row.rounds, 0) for row in rows if row.state == "pruned")
+    return done, spared / (done + spared) if done else 0.0
+
+
+def _importance(study: Any, search: Search) -> dict[str, float]:
+    """How much of the spread of values each key explains by itself (fANOVA), largest first; nothing from too few trials."""
+    done = [t for t in study.get_trials(deepcopy=False) if t.state.name == "COMPLETE" and math.isfinite(t.value)]
+    if len(done) < 4 or len({t.value for t in done}) < 2:
+        return {}
+    importance = optuna().importance
+    try:
+        found = importance.get_param_importances(study, evaluator=importance.FanovaImportanceEvaluator(seed=0))
+    except ImportError:  # without scikit-learn
+        found = importance.get_param_importances(study, evaluator=importance.PedAnovaImportanceEvaluator())
+    except (ValueError, RuntimeError):  # a key that no two trials share
+        return {}
+    known = [axis.key for axis in search.space]
+    return {key: float(value) for key, value in found.items() if key in known and math.isfinite(value)}
+
+
+def _notes(search: Search, rows: Sequence[Row]) -> list[str]:
+    found: list[str] = []
+    if search.pruner != "none" and not search.aim.known_early:
+        found.append(f"{search.aim.metric} is known at the end of a run only, so no trial was stopped early")
+    defaults = search.defaults()
+    outside = [a.key for a in search.space if a.key not in defaults or not a.holds(defaults[a.key])]
+    if outside:
+        own = ", ".join(f"{k} = {worded(defaults.get(k, 'not set'))}" for k in outside)
+        found.append(
+            f"the spec as it stands lies outside of the space ({own}); it was tried, and teaches the search nothing"
+        )
+    if len(search.seeds) == 1:
+        found.append(
+            f"the best of {len(rows)} trials on one seed is in part luck; see whether it holds on other seeds, with fedfleet study"
+        )
+    return found
+
+
+def shown_tuned(found: Tuned) -> str:
+    """The answer for a person."""
+    aim = found.aim
+    best = found.winner
+    if best is None:
+        reasons = [row.reason for row in found.rows if row.reason]
+        return f"none of {len(found.rows)} trials ended{': ' + reasons[0] if reasons else ''}"
+    values = ", ".join(f"{key} = {short(value)}" for key, value in best.values.items())
+    head = "best" if best.value is not None else "no trial got there; the first"
+    lines = [f"{head}: {values}", f"{aim.words}: {aim.said(_or_inf(best))}{_beside(found, best)}"]
+    lines.append(
+        f"{len(found.rows)} trials: {found.count('finished')} finished, {found.count('pruned')} stopped early, "
+        f"{found.count('failed')} failed; {found.rounds:,} rounds, {100 * found.rounds_saved:.0f} % saved by stopping early"
+    )
+    if found.importance:
+        shares = ", ".join(f"{k} {100 * v:.0f} %" for k, v in found.importance.items())
+        lines.append(f"what mattered among the trials that finished: {shares}")
+    lines += [f"trial {r.trial} failed: {r.reason}" for r in found.rows if r.state == "failed"][:5]
+    how = (
+        f"fedfleet.run({str(found.out / 'best.toml')!r}, model=.., data=..)"
+        if found.own
+        else f"fedfleet run {shlex.quote(str(found.out / 'best.toml'))}"
+    )
+    return "\n".join([*lines, f"run it: {how}; page: {found.out}/report.html"])
+
+
+def _or_inf(row: Row) -> float:
+    return math.inf if row.value is None else row.value
+
+
+def _beside(found: Tuned, best: Row) -> str:
+    default = next((row for row in found.rows if row.default), None)
+    if best.default:
+        return "; no trial was better than the spec as it stands"
+    if default is None or default.value is None or best.value is None:
+        return f"; the spec as it stands: {default.reason or 'not reached'}" if default is not None else ""
+    return f", {found.aim.gain(best.value, default.value)} the spec as it stands ({found.aim.said(default.value)})"
+
+
+def short(value: Any) -> str:
+    """A value with no more digits than anybody would type.
+
+    >>> short(0.12345678), short("oort"), short(32)
+    ('0.1235', 'oort', '32')
+    """
+    return f"{value:.4g}" if isinstance(value, float) else worded(value)

@@ -1,0 +1,97 @@
+"""Bounds to compare with: everyone in turn, whoever contributed least, whoever is fastest."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from fedfleet.choose.durations import SEES, foreseen
+from fedfleet.choose.ranks import best
+from fedfleet.choose.wrappers import among, remembering
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Draw, Selector, State
+from fedfleet.core.records import FOLDED, Assignments, Bools, Ended, Floats, Ints, Roster, whole_work
+from fedfleet.core.trees import Array
+
+_ASKED, _GIVEN = "asked", "contributions"
+_UNTOLD = "untold"  # so that whoever came back and was not yet learnt of is not taken for idle
+
+
+def round_robin() -> Selector:
+    """Everyone in turn: whoever was asked least often, and chance among those.
+
+    With everyone reachable all are asked once before anyone is asked twice, under any policy. A task counts however it ended.
+    """
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        return _fewest(state[_ASKED], roster, n, draw)
+
+    def learn(state: State, ended: Ended, now: float) -> State:
+        del now
+        return {_ASKED: _counted(state[_ASKED], ended.clients)}
+
+    return Selector("round_robin", pick, learn, initial=lambda clients: {_ASKED: _zeros(clients)}, sees=(_UNTOLD,))
+
+
+def fair(selector: Selector | None = None, *, cap: Annotated[float, Ge(1), Le(1e6)] | None = None) -> Selector:
+    """Whoever contributed least; around another selector: whoever contributed more than `cap` times the mean is left out.
+
+    A contribution is a report that was folded. The mean is over the whole fleet, and `cap` times the mean is rounded up, as
+    contributions are whole. With both, the least of those below the cap; fewer than wanted may be left, or nobody.
+    """
+    if selector is not None and cap is None:
+        raise BadInput(
+            "choose.cap: fair around a selector needs to know who has had enough; say cap = 2 for twice the mean"
+        )
+    if selector is None:
+        kept = Selector("fair", _least, lambda s, ended, now: _gave(s, ended), initial=_nobody_gave, sees=(_UNTOLD,))
+    else:
+        kept = remembering(selector, _nobody_gave, _gave, (_UNTOLD,))
+    if cap is None:
+        return kept
+
+    def allowed(state: State, roster: Roster) -> Bools:
+        given: Ints = state[_GIVEN]
+        return given[roster.clients] + roster.stats[_UNTOLD] <= np.ceil(cap * float(given.mean()))
+
+    return among(kept, allowed, "fair" if selector is None else f"fair({selector.name})")
+
+
+def fastest() -> Selector:
+    """Whoever is foreseen to take the shortest time; whoever cannot do the work comes last."""
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        del state
+        return whole_work(roster.clients[best(-foreseen(roster), roster.keys, n, draw, "fastest")])
+
+    return Selector("fastest", pick, sees=SEES)
+
+
+def _least(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+    return _fewest(state[_GIVEN], roster, n, draw)
+
+
+def _fewest(counts: Ints, roster: Roster, n: int, draw: Draw) -> Assignments:
+    """Those with the smallest counts, with what the selector has not yet been told of."""
+    so_far: Floats = counts[roster.clients] + roster.stats[_UNTOLD]
+    return whole_work(roster.clients[best(-so_far, roster.keys, n, draw, "fewest")])
+
+
+def _nobody_gave(clients: int) -> State:
+    return {_GIVEN: _zeros(clients)}
+
+
+def _gave(state: State, ended: Ended) -> State:
+    return {_GIVEN: _counted(state[_GIVEN], ended.clients[ended.fate == FOLDED])}
+
+
+def _zeros(clients: int) -> Array:
+    return np.zeros(clients, np.int32)
+
+
+def _counted(counts: Array, clients: Ints) -> Array:
+    after = counts.copy()
+    np.add.at(after, clients, 1)
+    return after

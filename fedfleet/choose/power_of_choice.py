@@ -1,0 +1,73 @@
+"""Power of choice: of some candidates drawn by their samples, those with the highest losses."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from fedfleet.choose.ranks import best, pick_number
+from fedfleet.choose.utility import race
+from fedfleet.core.limits import Count, Waiting
+from fedfleet.core.parts import Draw, Selector, State
+from fedfleet.core.records import Assignments, Ended, Floats, Ints, Roster, whole_work
+from fedfleet.core.rng import hash_keys
+
+_LOSS = "loss"
+
+
+def power_of_choice(
+    d: Count = 30, *, losses: Literal["probed", "stale"] = "probed", probe_seconds: Waiting = 120.0
+) -> Selector:
+    """Of d candidates, drawn in proportion to their samples, those on whose data the model has the highest loss.
+
+    Cho, Wang, Joshi, "Towards understanding biased client selection in federated learning", AISTATS 2022: pi_pow-d. Probing costs
+    the d candidates a download and a forward pass over their data, unless world.free_probes; who has not answered after
+    `probe_seconds` comes last. losses = "stale" (the paper's pi_rpow-d) probes nobody: it goes by the loss that a client reported
+    last, and those that never did come first. With d as large as the pick nobody is probed: the draw decides.
+    """
+
+    def drawn(roster: Roster, n: int, draw: Draw) -> Ints:
+        """Who is looked at, in the order of the draw."""
+        luck = hash_keys(draw.seed, "power", roster.keys, pick_number(draw))
+        return race(roster.samples.astype(np.float32), luck, max(d, n))
+
+    def probe(state: State, roster: Roster, n: int, draw: Draw) -> tuple[Ints, str]:
+        del state
+        chosen = drawn(roster, n, draw)
+        return roster.clients[chosen if len(chosen) > n else chosen[:0]], _LOSS
+
+    def pick(state: State, roster: Roster, n: int, draw: Draw) -> Assignments:
+        chosen = drawn(roster, n, draw)
+        if losses == "stale":
+            known = state[_LOSS][roster.clients[chosen]]
+            found = np.where(np.isnan(known), np.inf, known)
+        else:
+            found = roster.stats[_LOSS][chosen]
+        return whole_work(roster.clients[chosen[_highest(found, roster.keys[chosen], n, draw)]])
+
+    def learn(state: State, ended: Ended, now: float) -> State:
+        del now
+        reported = ended.stats.get(_LOSS)
+        if reported is None:
+            return state
+        known, told = state[_LOSS].copy(), ~np.isnan(reported)
+        known[ended.clients[told]] = reported[told]
+        return {_LOSS: known}
+
+    if losses == "stale":
+        return Selector("power_of_choice", pick, learn, initial=_unknown, by_reports=True)
+    return Selector("power_of_choice", pick, probe=probe, probe_seconds=probe_seconds, by_reports=True)
+
+
+def _unknown(clients: int) -> State:
+    return {_LOSS: np.full(clients, np.nan)}
+
+
+def _highest(found: Floats, keys: np.ndarray[tuple[int], np.dtype[np.uint64]], n: int, draw: Draw) -> Ints:
+    """The places of the n highest; without any answer, the first of the draw."""
+    silent = np.isnan(found)
+    if silent.all():
+        return np.arange(min(n, len(found)))
+    order = best(found, keys, len(found), draw, "power/ties")
+    return np.concatenate([order[~silent[order]], np.flatnonzero(silent)])[:n]

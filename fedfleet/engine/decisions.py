@@ -1,0 +1,155 @@
+"""Consulting the policy: what it decides becomes asks, wake-ups, dropped tasks, and rounds that close."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from fedfleet.core.commands import Command, FindCandidates, Forget, WakeAt
+from fedfleet.core.errors import FedFleetError, RunFailed, blaming, part_failed
+from fedfleet.core.events import Outcome, PaceSet, RoundFailed
+from fedfleet.core.parts import Plan
+from fedfleet.core.records import FOLDED, Decision
+from fedfleet.engine import stop_rules
+from fedfleet.engine.book import dropped, learnt, next_round, with_book
+from fedfleet.engine.open_commands import evaluate_command, gather_command, owing
+from fedfleet.engine.state import Phase, Reaction, RunState, endings, overtaken
+
+# A policy that abandons and asks in turn within one consultation is caught after so many turns.
+_TURNS = 100
+
+
+def consult(plan: Plan, state: RunState) -> Reaction:
+    """Ask the policy until it has nothing more to say about this instant."""
+    if state.phase is not Phase.OPEN:
+        return Reaction(
+            overtaken(state)
+        )  # candidates can come while reports are gathered: the policy is asked when that is done
+    book = state.book
+    try:
+        decision = plan.pace.decide(book)
+        ask, wake_at, drop, commit, abandon, _, before, keep, _ = decision
+    except FedFleetError:
+        raise
+    except Exception as wrong:  # spelt out, since it is the hot path
+        raise part_failed(_policy(plan, state), wrong) from wrong
+    # The usual answer, once for every task that ends: go on waiting as agreed.
+    quiet = not (ask or commit or abandon) and drop is before is keep is None and (book.running or book.asking)
+    if quiet and state.wake == (plan.stop.virtual_seconds if wake_at is None else wake_at):
+        return Reaction(state)
+    return _carry_on(plan, state, decision)
+
+
+def _carry_on(plan: Plan, state: RunState, decision: Decision) -> Reaction:
+    outcomes: tuple[Outcome, ...] = ()
+    commands: tuple[Command, ...] = ()
+    for _ in range(_TURNS):
+        _check(plan, state, decision)
+        if decision.keep is not None:
+            outcomes = (*outcomes, *_shown(plan, state, decision.keep))
+            state = with_book(state, kept=decision.keep)
+        if decision.drop is not None or decision.drop_before is not None:
+            state, gone = dropped(state, decision.drop, decision.drop_before)
+            if gone is not None:
+                outcomes, commands = (*outcomes, gone), (*commands, Forget(gone.tasks, gone.clients))
+        if not (decision.abandon or decision.commit):
+            state, more = _ask_and_wake(plan, state, decision)
+            return Reaction(state, outcomes, commands + more)
+        closed = _abandon(plan, state, decision.abandon) if decision.abandon else _gather(state)
+        outcomes, commands, state = outcomes + closed.outcomes, commands + closed.commands, closed.state
+        if state.phase is not Phase.OPEN:
+            return Reaction(state, outcomes, commands)
+        with blaming(_policy(plan, state)):
+            decision = plan.pace.decide(state.book)
+    raise RunFailed(
+        f"policy {plan.pace.name!r} abandons round after round at time {state.book.now} without letting time pass"
+    )
+
+
+def _shown(plan: Plan, state: RunState, keep: tuple[float, ...]) -> list[PaceSet]:
+    """What the policy's memory shows to everybody, where it changes."""
+    book = state.book
+    return [PaceSet(book.now, name, keep[at]) for name, at in plan.pace.shows if keep[at] != book.kept[at]]
+
+
+def _check(plan: Plan, state: RunState, decision: Decision) -> None:
+    """Decisions that cannot be carried out name the policy."""
+    book, name = state.book, plan.pace.name
+    if decision.commit and decision.abandon:
+        raise RunFailed(f"policy {name!r} commits and abandons the same round at time {book.now}")
+    if decision.commit and not book.arrived:
+        raise RunFailed(f"policy {name!r} commits at time {book.now}, but nothing has arrived")
+    if decision.at_least < 0:
+        raise RunFailed(f"policy {name!r} wants at least {decision.at_least} candidates at time {book.now}")
+    if decision.wake_at is not None and not decision.wake_at > book.now:
+        raise RunFailed(f"policy {name!r} wants to wake at {decision.wake_at}, which is not after {book.now}")
+
+
+def _ask_and_wake(plan: Plan, state: RunState, decision: Decision) -> tuple[RunState, tuple[Command, ...]]:
+    book, commands = state.book, ()
+    if decision.ask > 0 and book.asking:  # the answer that is awaited serves both
+        # Whoever is probed has been seen already: such an ask waits for nobody any more.
+        least = max(state.at_least, decision.at_least) if state.probe is None else 0
+        state = state._replace(others=state.others or decision.others, at_least=least)
+        state = with_book(state, wanted=book.wanted + decision.ask)
+    elif decision.ask > 0:
+        if book.answered:
+            raise RunFailed(
+                f"policy {plan.pace.name!r} asks for candidates in reply to candidates at time {book.now}; let it wake later"
+            )
+        state = state._replace(others=decision.others, at_least=decision.at_least)
+        state = with_book(state, asking=True, wanted=book.selected + decision.ask)
+        commands = (FindCandidates(decision.ask, decision.at_least),)
+    wake = decision.wake_at if decision.wake_at is not None else math.inf
+    if wake == math.inf and not state.book.running and not state.book.asking:
+        raise RunFailed(
+            f"policy {plan.pace.name!r} waits for ever at time {book.now}: no task is running, nobody is being asked, "
+            "and it wants no wake-up"
+        )
+    wake = min(wake, plan.stop.virtual_seconds)
+    if wake != state.wake:
+        state = state._replace(wake=wake)
+        commands = (*commands, WakeAt(wake if state.look is None else min(wake, state.look)))
+    return state, commands
+
+
+def _abandon(plan: Plan, state: RunState, reason: str) -> Reaction:
+    """End the round and go on with the old model."""
+    failed = RoundFailed(state.book.now, state.book.round, reason)
+    came = np.array([e.task for e in endings(state.ended) if e.fate == FOLDED], np.int64)
+    forget = (Forget(came, came[:0]),) if len(came) else ()  # their clients are free already
+    state, account = owing(state, state.ended)
+    after = _round_over(plan, learnt(plan, state, None))
+    return Reaction(after.state, (failed, *after.outcomes), account + forget + after.commands)
+
+
+def _gather(state: RunState) -> Reaction:
+    """End the round by folding what has arrived."""
+    state = state._replace(gathering=state.ended, ended=None, phase=Phase.GATHERING)
+    state, account = owing(state, state.gathering)
+    return Reaction(with_book(state, arrived=0, own_arrived=0), (), (*account, gather_command(state)))
+
+
+def open_next(plan: Plan, state: RunState) -> Reaction:
+    """A round has ended with an answer: open the next, unless the run is over or its model has to be tried first."""
+    after = _round_over(plan, state)
+    if after.state.phase is not Phase.OPEN:
+        return after
+    more = consult(plan, after.state)
+    return Reaction(more.state, after.outcomes + more.outcomes, after.commands + more.commands)
+
+
+def _round_over(plan: Plan, state: RunState) -> Reaction:
+    state = next_round(state)
+    reason = stop_rules.limit_reached(plan, state)
+    if reason:
+        return stop_rules.start(state, reason)
+    if stop_rules.evaluation_due(plan, state):
+        state = state._replace(phase=Phase.EVALUATING)
+        return Reaction(state, (), (evaluate_command(state),))
+    return Reaction(state)
+
+
+def _policy(plan: Plan, state: RunState) -> str:
+    return f"policy {plan.pace.name!r}, asked at time {state.book.now} in round {state.book.round},"

@@ -1,0 +1,205 @@
+"""Nested plans: an algorithm whose clients are edges, each with devices of its own that follow the algorithm inside.
+
+What an edge decides and how long it takes is arithmetic and lies here; carrying it out is an executor's affair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fedfleet.core.cost import TRAINING_PASSES, scaled
+from fedfleet.core.edges import SYNCS, Abilities, EdgeFleet, EdgeRule, NestedPass, Turn, Visit
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.parts import Algorithm, Job
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.records import Assignments, Cost, Floats, Ints, ServerState, Settings, Slots
+from fedfleet.core.stages import STAGES, total
+from fedfleet.core.task_cost import cost_of
+
+EDGE = "edge"  # the slot of an edge's memory
+SLOTS = "slot"  # in an edge's memory: on which of its devices each row of its shard lies
+
+
+def nested(algorithm: Algorithm, rule: EdgeRule, fleet: EdgeFleet) -> Algorithm:
+    """The algorithm one layer up: its clients are edges, whose devices do what its clients did.
+
+    An edge's price is known when its turn is planned, and then its devices train at once: simulations run eagerly.
+    """
+    if not algorithm.fold.streams:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: the fold of {algorithm.name!r} collects whole reports, and edges forward sums; use the "
+            "mean or norm_bound as algorithm.fold, or remove [edge]"
+        )
+    if algorithm.private is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: an edge weighs as many devices as it has, so that no noise could cover it; leave "
+            "algorithm.private out, or remove [edge]"
+        )
+    found = (
+        algorithm.local(device, NO_SETTINGS) for device in range(len(fleet.keys))
+    )  # overrides may change some of them
+    halves = [half for half in found if isinstance(half, LocalPass)]
+    if algorithm.accept is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} decodes what devices send, which edges cannot do yet; "
+            "use another algorithm"
+        )
+    if any(half.remembers() for half in halves) or algorithm.personal is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} keeps something on every device, which edges cannot do yet; "
+            "use another algorithm"
+        )
+    if algorithm.tune is not None:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} lets every device tune the model before it is judged, which edges "
+            "cannot do yet; leave fine-tuning out, or remove [edge]"
+        )
+    if any(half.up is not None or half.down is not None for half in halves):
+        raise BadInput(
+            f"edge.use = {rule.name!r}: up and down make small what a device and the server exchange, and edges forward exact sums "
+            "that no codec takes; leave up and down out of [algorithm], or remove [edge]"
+        )
+    if algorithm.fold.ages:
+        raise BadInput(
+            f"edge.use = {rule.name!r}: {algorithm.name!r} weighs reports by how late they are, which the sums of edges do not "
+            "tell; use another algorithm"
+        )
+    inside = NestedPass(algorithm, rule, fleet)
+
+    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+        one = cost_of(algorithm, server, asked, samples)  # edge and server exchange one model, as client and server do
+        return Cost(samples.astype(np.float64), one.bytes_down, one.bytes_up)
+
+    def local(client: int, settings: Settings) -> NestedPass:
+        del client, settings
+        return inside
+
+    return replace(algorithm, name=rule.name, local=local, cost=cost, priced_by_value=True)
+
+
+def visits_of(jobs: Sequence[Job]) -> list[Visit]:
+    """What the edges of a wave know before they plan."""
+    found: list[Visit] = []
+    for job in jobs:
+        assert isinstance(job.local, NestedPass)
+        fleet = job.local.fleet
+        devices = fleet.users.devices_of(job.client)
+        memory = job.memory.get(EDGE, {})
+        slots = memory[SLOTS] if SLOTS in memory else fleet.first_slots(job.client)
+        if len(slots) != len(job.rows):
+            raise RunFailed(
+                f"edge {job.client}: {len(job.rows)} samples were asked for of {len(slots)}; edges train on all they hold"
+            )
+        rows = tuple(job.rows[slots == k] for k in range(len(devices)))
+        able = fleet.able(devices, job.time, job.task)
+        found.append(Visit(job.client, job.task, job.round, job.seed, devices, fleet.keys[devices], able, rows, memory))
+    return found
+
+
+def check_turn(visit: Visit, turn: Turn) -> None:
+    """A turn must keep every sample on exactly one device, and must name what exists."""
+    before, after = np.sort(np.concatenate(visit.rows)), np.sort(np.concatenate(turn.rows))
+    if len(turn.rows) != len(visit.devices) or not np.array_equal(before, after):
+        raise RunFailed(f"edge {visit.edge}: its rule lost or doubled samples while it moved them")
+    if not 0 < len(turn.syncs) <= SYNCS:
+        raise RunFailed(f"edge {visit.edge}: a turn has 1 to {SYNCS} averages, not {len(turn.syncs)}")
+    for sync in turn.syncs:
+        odd = len(np.unique(sync.slots)) != len(sync.slots) or not np.isin(sync.slots, range(len(visit.devices))).all()
+        if odd or len(sync.rows) != len(sync.slots):
+            raise RunFailed(f"edge {visit.edge}: an average of its rule names a device twice, or one that is not there")
+
+
+def turn_spent(job: Job, visit: Visit, turn: Turn) -> dict[str, float]:
+    """What a turn costs: the seconds of its stages, which follow each other, and what all of its devices draw meanwhile.
+
+    From the download of the model at the edge to the upload of its average: latency, download and upload are those of the edge's
+    link to the server. Every average is a trip of the model to each of its devices and back (averaging) with training in between
+    (compute), and takes as long as the device that is last; the exchange of samples comes before the first.
+    """
+    inside = job.local
+    assert isinstance(inside, NestedPass)
+    able, server, scale = visit.able, ServerState(job.offer.params), inside.fleet.byte_scale
+    nothing = np.zeros(len(visit.devices))
+    exchange = nothing if turn.exchange is None else turn.exchange
+    whole = scaled(cost_of(inside.algorithm, server, _asked(visit.devices[:1], 0), np.array([1])), scale)
+    up, down, trip = inside.fleet.backhaul(visit.edge, able)
+    found: dict[str, float] = {
+        "latency": trip, "download": float(whole.bytes_down[0]) * 8.0 / down, "planning": turn.planning,
+        "exchange": 0.0, "averaging": 0.0, "compute": 0.0, "upload": float(whole.bytes_up[0]) * 8.0 / up,
+    }  # fmt: skip
+    drawn = _drawn(job, visit, _carried(able, found))
+    for sync in turn.syncs:
+        asked = _asked(visit.devices[sync.slots], sync.steps)
+        sizes = np.array([len(rows) for rows in sync.rows], np.int64)
+        cost = scaled(cost_of(inside.algorithm, server, asked, sizes), scale)
+        busy = {"exchange": exchange}
+        for stage, took in device_stages(cost, able, sync.slots).items():
+            busy[stage] = nothing.copy()
+            busy[stage][sync.slots] = took
+        last = _last(total(busy), visit)
+        averaging = busy["latency"] + busy["download"] + busy["upload"]
+        found["exchange"] += float(exchange[last])
+        found["averaging"] += float(averaging[last])
+        found["compute"] += float(busy["compute"][last])
+        for name, value in _drawn(job, visit, busy).items():
+            drawn[name] = drawn.get(name, 0.0) + value
+        exchange = nothing
+    return {**found, **drawn}
+
+
+def turn_seconds(spent: Mapping[str, float]) -> float:
+    """How long a turn takes: the sum of its stages, in their order."""
+    return float(total({stage: np.array([spent[stage]]) for stage in STAGES if stage in spent})[0])
+
+
+def device_stages(cost: Cost, able: Abilities, slots: Ints) -> dict[str, Floats]:
+    """Model to the device, training, model back: what the device's own source would say of such a task."""
+    compute = TRAINING_PASSES * cost.samples * able.seconds_per_sample[slots]
+    if cost.batches is not None:
+        compute = compute + able.batch_seconds()[slots] * cost.batches
+    down, up = cost.bytes_down * 8.0 / able.down_bps[slots], cost.bytes_up * 8.0 / able.up_bps[slots]
+    return {"latency": able.latencies()[slots], "download": down, "compute": compute, "upload": up}
+
+
+def _last(busy: Floats, visit: Visit) -> int:
+    """The place of the device that is waited for; among equals that of the smallest key, whatever their order."""
+    slots = np.flatnonzero(busy == busy.max())
+    return int(slots[visit.keys[slots].argmin()])
+
+
+def _carried(able: Abilities, found: Mapping[str, float]) -> dict[str, Floats]:
+    """Which device carries the model between edge and server: that with the best link in each direction, half of the trip each."""
+    busy = {stage: np.zeros(len(able.up_bps)) for stage in ("latency", "download", "upload")}
+    for stage, speeds in (("download", able.down_bps), ("upload", able.up_bps)):
+        best = int(speeds.argmax())
+        busy[stage][best] = found[stage]
+        busy["latency"][best] += 0.5 * found["latency"]
+    return busy
+
+
+def _drawn(job: Job, visit: Visit, busy: Mapping[str, Floats]) -> dict[str, float]:
+    """What seconds by stage draw from the batteries of an edge's devices, all together."""
+    assert isinstance(job.local, NestedPass)
+    draws = job.local.fleet.draws
+    return {} if draws is None else dict(draws(visit.devices, busy, job.time))
+
+
+def memory_after(job: Job, turn: Turn, seconds: float) -> Slots:
+    """What an edge remembers of its turn: where each row lies, how long it took, and what its rule wants to keep."""
+    slots = np.empty(len(job.rows), np.int64)
+    for k, rows in enumerate(turn.rows):
+        slots[np.isin(job.rows, rows)] = k
+    return {EDGE: {**turn.memory, SLOTS: slots, "seconds": np.array([seconds])}}
+
+
+def turn_stats(visit: Visit, turn: Turn, seconds: float) -> Mapping[str, float]:
+    """What people may want to know of a turn."""
+    moved = sum(int((~np.isin(after, before)).sum()) for before, after in zip(visit.rows, turn.rows, strict=True))
+    return {**turn.stats, "edge_seconds": seconds, "planning_seconds": turn.planning, "moved": float(moved)}
+
+
+def _asked(devices: Ints, steps: int) -> Assignments:
+    return Assignments(devices, np.full(len(devices), steps, np.int64), np.ones(len(devices)))

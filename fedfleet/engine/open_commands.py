@@ -1,0 +1,74 @@
+"""Commands that follow from a state alone: what a runtime still owes an answer to, whoever asked for it and when."""
+
+from __future__ import annotations
+
+from fedfleet.core.commands import Account, Command, Evaluate, FindCandidates, Gather, WakeAt
+from fedfleet.core.parts import Plan
+from fedfleet.core.passes import NO_SETTINGS
+from fedfleet.core.records import FOLDED, Context
+from fedfleet.core.task_cost import settings_at
+from fedfleet.engine.state import Ending, Phase, RunState, alarm, endings
+
+
+def pending(plan: Plan, state: RunState) -> tuple[Command, ...]:
+    """The commands that are still unanswered, for a runtime that takes a run up at this state.
+
+    Tasks that run are not among them: what became of them only the runtime can know.
+    """
+    del plan  # a state says it all; the plan is here so that a future part may be asked
+    found: list[Command] = []
+    if state.phase is Phase.DONE:
+        return ()
+    wake = alarm(state)
+    if wake is not None:
+        found.append(WakeAt(wake))
+    if state.probe is not None:
+        found.append(state.probe)
+    elif state.book.asking:
+        found.append(FindCandidates(state.book.wanted - state.book.selected, state.at_least))
+    found += map(account_command, state.unpaid)
+    if state.phase is Phase.GATHERING:
+        found.append(gather_command(state))
+    elif state.phase in (Phase.EVALUATING, Phase.LOOKING, Phase.OVERTAKEN, Phase.ENDING):
+        found.append(evaluate_command(state))
+    return tuple(found)
+
+
+def gather_command(state: RunState) -> Gather:
+    """Fold what has arrived, in the order of tasks."""
+    came = [e for e in endings(state.gathering) if e.fate == FOLDED]
+    return Gather(
+        tuple(e.task for e in came),
+        tuple(e.wave for e in came),
+        tuple(_context(state, e) for e in came),
+        state.server,
+        state.book.version + 1,
+    )
+
+
+def account_command(last: Ending) -> Account:
+    """Find out what these ended tasks cost."""
+    ended = endings(last)
+    return Account(tuple(e.task for e in ended), tuple(e.wave for e in ended), tuple(e.seconds for e in ended))
+
+
+def owing(state: RunState, last: Ending | None) -> tuple[RunState, tuple[Account, ...]]:
+    """The state in which it is asked what these ended tasks cost; nothing if none ended."""
+    if last is None:
+        return state, ()
+    return state._replace(unpaid=(*state.unpaid, last)), (account_command(last),)
+
+
+def evaluate_command(state: RunState) -> Evaluate:
+    """Try the newest model; at the end of the run on every client too. One that was tried already is not tried again."""
+    last, ending = state.progress, state.phase is Phase.ENDING
+    known = last.tried if not ending and last.evaluated == state.book.version else None
+    return Evaluate(state.book.version, state.server, ending, known)
+
+
+def _context(state: RunState, ended: Ending) -> Context:
+    asked, slot = ended.wave.asked, ended.task - ended.wave.first
+    staleness, client = state.book.version - ended.wave.version, int(asked.clients[slot])
+    settings = settings_at(asked, slot) if asked.settings else NO_SETTINGS
+    start = ended.wave.server.params if staleness else None
+    return Context(staleness, ended.seconds, client, settings, ended.task, start)

@@ -1,0 +1,279 @@
+"""Leaves of a stacked twin: each holds the parameters of a whole stack of clients, one after the other in dimension 0.
+
+Activations keep the clients merged into the batch, [clients * batch, ..], so that everything without parameters (relu,
+pooling, flatten) runs unchanged in the model's own forward(). Only leaves take the merged batch apart.
+
+When the stack has a `move`, leaves update their weights inside the backward pass, where the gradient is made: nobody keeps it.
+That is SGD, with or without momentum, at the price of its memory traffic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812
+
+from fedfleet.executors.stacked.linear_layers import Stack
+from fedfleet.tasks.accelerated import kernels_for
+
+Pair = tuple[int, int]
+
+
+def gather_patches(x: torch.Tensor, kernel: Pair, stride: Pair, dilation: Pair, padding: Pair) -> torch.Tensor:
+    """[n, in, h, w] -> [n, in * height * width, places], as one gathering copy."""
+    (kh, kw), (sh, sw), (dh, dw), (ph, pw) = kernel, stride, dilation, padding
+    x = F.pad(x, (pw, pw, ph, ph)).contiguous()
+    n, c, h, w = x.shape
+    oh, ow = (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1
+    strides = (c * h * w, h * w, dh * w, dw, sh * w, sw)
+    return x.as_strided((n, c, kh, kw, oh, ow), strides).reshape(n, c * kh * kw, oh * ow)
+
+
+class _Patches(torch.autograd.Function):
+    """Patches of the input: one gathering copy forward, one fold backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, conv: Conv) -> torch.Tensor:
+        ctx.conv, ctx.size = conv, tuple(x.shape[2:])
+        own = kernels_for(x)
+        gather = gather_patches if own is None else own.gather_patches
+        return gather(x, conv.kernel, conv.stride, conv.dilation, conv.padding)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,) = grad_outputs
+        conv, own = ctx.conv, kernels_for(grad)
+        if own is not None:
+            return own.scatter_patches(grad, ctx.size, conv.kernel, conv.stride, conv.dilation, conv.padding), None
+        return F.fold(grad, ctx.size, conv.kernel, conv.dilation, conv.padding, conv.stride), None
+
+
+class _FusedConv(torch.autograd.Function):
+    """Patches times weights for each client, with the weights updated in the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, patches: torch.Tensor, trigger: torch.Tensor, leaf: Conv) -> torch.Tensor:
+        del trigger
+        ctx.leaf = leaf
+        ctx.save_for_backward(patches)
+        return leaf.product(patches)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: torch.Tensor):
+        (grad,) = grad_outputs
+        leaf, stack = ctx.leaf, ctx.leaf.stack
+        (patches,) = ctx.saved_tensors
+        down = torch.bmm(leaf.repeated(len(grad)).transpose(1, 2), grad) if ctx.needs_input_grad[0] else None
+        change = torch.bmm(grad, patches.transpose(1, 2)).reshape(stack.clients, -1, *leaf.weight.shape[1:]).sum(1)
+        stack.move.step(leaf.names["weight"], leaf.weight, change)
+        if leaf.bias is not None:
+            bias = grad.sum(2).reshape(stack.clients, -1, grad.shape[1]).sum(1)
+            stack.move.step(leaf.names["bias"], leaf.bias, bias)
+        return down, None, None
+
+
+class Conv(nn.Module):
+    """A convolution (1-d or 2-d) per client, as weights times patches; weight [clients, out, in * height * width]."""
+
+    def __init__(self, stack: Stack, like: nn.Conv1d | nn.Conv2d) -> None:
+        super().__init__()
+        if isinstance(like.padding, str) or like.groups != 1 or like.padding_mode != "zeros":
+            raise TypeError("only zero-padded convolutions without groups can be stacked")
+        self.stack, self.flat = stack, isinstance(like, nn.Conv1d)
+        self.alone, self.frozen = True, False  # used once in a forward pass? left as it is?
+        self.names: dict[str, str] = {}  # what the model calls each attribute
+        self.kernel, self.stride = self._pair(like.kernel_size, 1), self._pair(like.stride, 1)
+        self.dilation, self.padding = self._pair(like.dilation, 1), self._pair(like.padding, 0)
+        self.weight: torch.Tensor
+        self.bias: torch.Tensor | None = None
+
+    def _pair(self, value: Any, other: int) -> tuple[int, int]:
+        return (other, value[0]) if self.flat else (value[0], value[1])
+
+    def repeated(self, n: int) -> torch.Tensor:
+        """Each client's weights once per sample: [n, out, k]; they are small beside the patches."""
+        c, out, k = self.weight.shape
+        return self.weight.unsqueeze(1).expand(c, n // c, out, k).reshape(n, out, k)
+
+    def product(self, patches: torch.Tensor) -> torch.Tensor:
+        """[n, k, places] -> [n, out, places]."""
+        return self._biased(torch.bmm(self.repeated(len(patches)), patches))
+
+    def _biased(self, out: torch.Tensor) -> torch.Tensor:
+        if self.bias is None:
+            return out
+        c, n = self.stack.clients, len(out)
+        return out + self.bias.unsqueeze(1).expand(c, n // c, -1).reshape(n, -1, *(1,) * (out.dim() - 2))
+
+    def _shared(self, x: torch.Tensor) -> torch.Tensor:
+        """The convolution with weights that all clients share: one plain convolution of the merged batch."""
+        weight = self.weight[0].unflatten(1, (x.shape[1], *self.kernel))
+        out = F.conv2d(x, weight, None, self.stride, self.padding, self.dilation)
+        return self._biased(out.squeeze(2) if self.flat else out)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.flat:
+            x = x.unsqueeze(2)
+        if self.weight.stride(0) == 0 and self.stack.clients > 1 and not self.stack.moves(self):
+            return self._shared(x)
+        patches: torch.Tensor = _Patches.apply(x, self)
+        stack = self.stack
+        if stack.moves(self):
+            out: torch.Tensor = _FusedConv.apply(patches, stack.trigger, self)
+        else:
+            out = self.product(patches)
+        (kh, kw), (sh, sw), (dh, dw), (ph, pw) = self.kernel, self.stride, self.dilation, self.padding
+        h, w = x.shape[2] + 2 * ph, x.shape[3] + 2 * pw
+        out = out.reshape(len(x), -1, (h - dh * (kh - 1) - 1) // sh + 1, (w - dw * (kw - 1) - 1) // sw + 1)
+        return out.squeeze(2) if self.flat else out
+
+
+class BatchNorm(nn.Module):
+    """Batch normalisation per client: statistics over that client's real samples only."""
+
+    def __init__(self, stack: Stack, like: nn.BatchNorm1d | nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.stack, self.eps, self.momentum = stack, like.eps, like.momentum
+        if not like.track_running_stats or like.momentum is None:
+            raise TypeError("only batch normalisation with running statistics can be stacked")
+        self.weight: torch.Tensor
+        self.bias: torch.Tensor
+        self.running_mean: torch.Tensor
+        self.running_var: torch.Tensor
+        self.num_batches_tracked: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        c = self.stack.clients
+        parts = x.reshape(c, x.shape[0] // c, x.shape[1], -1)
+        if self.training:
+            if self.stack.fewest * parts.shape[3] == 1:
+                raise ValueError(
+                    "batch normalisation needs more than one value per channel, and a batch has one sample"
+                )
+            mean, var = self._statistics(parts)
+        else:
+            mean, var = self.running_mean, self.running_var
+        shape = (c, 1, -1, 1)
+        out = (parts - mean.reshape(shape)) * torch.rsqrt(var.reshape(shape) + self.eps)
+        return (out * self.weight.reshape(shape) + self.bias.reshape(shape)).reshape(x.shape)
+
+    def _statistics(self, parts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        weights = self.stack.weights
+        real = torch.ones(parts.shape[:2], device=parts.device) if weights is None else (weights > 0).to(parts.dtype)
+        real = real.reshape(*parts.shape[:2], 1, 1)
+        count = real.sum((1, 3)) * parts.shape[3]
+        mean = (parts * real).sum((1, 3)) / count
+        var = (((parts - mean.reshape(len(mean), 1, -1, 1)) ** 2) * real).sum((1, 3)) / count
+        with torch.no_grad():
+            m = self.momentum or 0.0
+            unbiased = var * count / torch.clamp(count - 1, min=1)
+            self.running_mean.mul_(1 - m).add_(mean, alpha=m)
+            self.running_var.mul_(1 - m).add_(unbiased, alpha=m)
+            self.num_batches_tracked.add_(1)
+        return mean, var
+
+
+class Norm(nn.Module):
+    """Layer or group normalisation: the samples' own statistics, each client's own scale and shift."""
+
+    def __init__(self, stack: Stack, like: nn.LayerNorm | nn.GroupNorm) -> None:
+        super().__init__()
+        self.stack, self.eps = stack, like.eps
+        self.shape = like.normalized_shape if isinstance(like, nn.LayerNorm) else None
+        self.groups = like.num_groups if isinstance(like, nn.GroupNorm) else 0
+        self.weight: torch.Tensor
+        self.bias: torch.Tensor | None = None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        c = self.stack.clients
+        if self.shape is not None:
+            out = F.layer_norm(x, self.shape, eps=self.eps)
+            ones = (1,) * (x.dim() - len(self.shape))
+        else:
+            out = F.group_norm(x, self.groups, eps=self.eps)
+            ones = (1,)
+        parts = out.reshape(c, -1, *x.shape[1:])
+
+        def spread(v: torch.Tensor) -> torch.Tensor:
+            tail = v.shape[1:] if self.shape is not None else (v.shape[1], *(1,) * (x.dim() - 2))
+            return v.reshape(c, *ones, *tail)
+
+        parts = parts * spread(self.weight)
+        return (parts if self.bias is None else parts + spread(self.bias)).reshape(x.shape)
+
+
+class Embedding(nn.Module):
+    """A table per client: weight [clients, words, width]."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__()
+        self.stack = stack
+        self.weight: torch.Tensor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        c, words, width = self.weight.shape
+        if self.weight.stride(0) == 0 and c > 1:  # frozen and the same for all
+            return F.embedding(x, self.weight[0])
+        first = torch.arange(c, device=x.device).reshape(c, *(1,) * x.dim()) * words
+        rows = x.reshape(c, -1, *x.shape[1:]) + first
+        return F.embedding(rows.reshape(x.shape), self.weight.reshape(c * words, width))
+
+
+class Table(nn.Module):
+    """A learnt table added to each sample (positions), or put before it (a class token), per client."""
+
+    def __init__(self, stack: Stack, like: nn.Module, name: str) -> None:
+        super().__init__()
+        self.stack, self.like, self.name = stack, like, name
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # The leaf's own forward, for each client in turn: tables are small, and what it does with them is its own affair.
+        tables = getattr(self, self.name)
+        parts = x.reshape(self.stack.clients, -1, *x.shape[1:])
+        out = torch.func.vmap(lambda t, v: torch.func.functional_call(self.like, {self.name: t}, (v,)))(tables, parts)
+        return out.reshape(-1, *out.shape[2:])
+
+
+class Lstm(nn.Module):
+    """A unidirectional LSTM per client: the input's products all at once, the recurrence step by step."""
+
+    def __init__(self, stack: Stack, like: nn.LSTM) -> None:
+        super().__init__()
+        self.stack, self.layers, self.hidden = stack, like.num_layers, like.hidden_size
+        if not like.batch_first or like.bidirectional or like.proj_size or like.dropout or not like.bias:
+            raise TypeError("only batch-first, unidirectional LSTMs with bias and without dropout can be stacked")
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+        c = self.stack.clients
+        out = x.reshape(c, -1, *x.shape[1:])
+        ends, cells = [], []
+        for layer in range(self.layers):
+            out, h, cell = self._layer(out, layer)
+            ends.append(h)
+            cells.append(cell)
+        final = [torch.stack(v).reshape(self.layers, -1, self.hidden) for v in (ends, cells)]
+        return out.reshape(-1, *out.shape[2:]), (final[0], final[1])
+
+    def _layer(self, x: torch.Tensor, layer: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        w_in, w_hid = getattr(self, f"weight_ih_l{layer}"), getattr(self, f"weight_hh_l{layer}")
+        bias = getattr(self, f"bias_ih_l{layer}") + getattr(self, f"bias_hh_l{layer}")
+        c, b, t, _ = x.shape
+        moved = x.transpose(1, 2).reshape(c, t * b, -1)
+        given = _added(bias.unsqueeze(1), moved, w_in).reshape(c, t, b, -1)
+        h = cell = x.new_zeros(c, b, self.hidden)
+        outs = []
+        for gates in given.unbind(1):
+            i, f, g, o = _added(gates, h, w_hid).chunk(4, dim=2)
+            cell = torch.sigmoid(f) * cell + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(cell)
+            outs.append(h)
+        return torch.stack(outs, dim=2), h, cell
+
+
+def _added(start: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """start + x W' for each client; weights that all share are multiplied once, not once per client."""
+    if weight.stride(0) == 0 and len(weight) > 1:
+        return start + x @ weight[0].T
+    return torch.baddbmm(start, x, weight.transpose(1, 2))

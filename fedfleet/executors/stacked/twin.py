@@ -1,0 +1,174 @@
+"""The stacked twin of a model: the same forward(), with every leaf that has parameters replaced by a stacked one."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from fedfleet.executors.stacked import layers
+from fedfleet.executors.stacked.linear_layers import Linear, Stack
+from fedfleet.tasks.dropout import AddressedDropout
+from fedfleet.tasks.frozen_weights import held_names
+
+Tensors = dict[str, torch.Tensor]
+
+
+class CannotStack(TypeError):
+    """This model has a part that no stacked leaf is known for."""
+
+
+@dataclass(slots=True)
+class Twin:
+    """A stacked model: load a stack of parameters, run it on merged batches, read the parameters back."""
+
+    module: nn.Module
+    stack: Stack
+    places: dict[str, tuple[nn.Module, str]]  # name in the tree -> leaf and attribute
+    flat: frozenset[str]  # convolution weights, which are kept with their kernel flattened
+    dropouts: list[AddressedDropout]
+    fusable: frozenset[str]  # names that a fused step can train
+    shareable: frozenset[str]  # of these, the weights that clients can share until the end of a pass
+    shapes: dict[str, torch.Size]
+    held: list[
+        tuple[nn.Module, str, torch.Tensor]
+    ]  # frozen inside the model: leaf, attribute, the one tensor of all clients
+
+    def load(self, tensors: Mapping[str, torch.Tensor], clients: int) -> None:
+        """Point the leaves at these stacks; nothing is copied but what must change its shape."""
+        self.stack.clients = clients
+        for name, value in tensors.items():
+            leaf, attribute = self.places[name]
+            setattr(leaf, attribute, self.laid(name, value))
+            if isinstance(leaf, Linear):
+                leaf.past = None
+        for leaf, attribute, value in self.held:
+            setattr(leaf, attribute, value.expand(clients, *value.shape[1:]))  # seen by each, copied for none
+
+    def laid(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        """A leaf's stack in the shape in which its leaf keeps it."""
+        return value.reshape(len(value), value.shape[1], -1) if name in self.flat else value
+
+    def settle(self) -> None:
+        """Let every leaf make its clients' weights."""
+        for leaf in {id(leaf): leaf for leaf, _ in self.places.values()}.values():
+            if isinstance(leaf, Linear):
+                leaf.settle()
+
+    def freeze(self, trained: Collection[str] | None) -> bool:
+        """Tell the leaves that update themselves which of them stay as they are; False if one would be both."""
+        for leaf in {id(leaf): leaf for leaf, _ in self.places.values()}.values():
+            if isinstance(leaf, Linear | layers.Conv):
+                moving = {trained is None or name in trained for name in leaf.names.values()}
+                if len(moving) > 1:
+                    return False
+                leaf.frozen = moving == {False}
+        return True
+
+    def read(self, names: list[str]) -> Tensors:
+        """The leaves' present tensors by name, in the shapes of the model."""
+        found: Tensors = {}
+        for name in names:
+            leaf, attribute = self.places[name]
+            if isinstance(leaf, Linear):
+                leaf.settle()
+            value = getattr(leaf, attribute)
+            found[name] = value.reshape(value.shape[0], *self.shapes[name])
+        return found
+
+
+def make_twin(module: nn.Module, sample: torch.Tensor | None = None) -> Twin:
+    """The stacked twin of a model, or CannotStack with the leaf that stands in the way.
+
+    A forward pass on the sample shows which leaves are used more than once; these cannot update themselves on the way.
+    """
+    stack = Stack()
+    again = used_again(module, sample) if sample is not None else frozenset()
+    shapes = {n: v.shape for n, v in module.state_dict().items()}
+    frozen = [v for leaf in module.modules() for n in held_names(leaf) if (v := leaf._buffers[n]) is not None]
+    twin = copy.deepcopy(module, {id(v): v for v in frozen})
+    places: dict[str, tuple[nn.Module, str]] = {}
+    flat: set[str] = set()
+    fusable: set[str] = set()
+    shareable: set[str] = set()
+    held: list[tuple[nn.Module, str, torch.Tensor]] = []
+    for path, leaf in list(twin.named_modules()):
+        own = [n for n, _ in leaf.named_parameters(recurse=False)] + [
+            n for n, _ in leaf.named_buffers(recurse=False) if f"{path}.{n}".lstrip(".") in shapes
+        ]
+        if not own:
+            continue
+        stacked = _stacked_leaf(stack, leaf, path)
+        inside = held_names(leaf) if not isinstance(stacked, layers.Table) else []  # a table's leaf has them itself
+        held += [(stacked, n, _one_row(stacked, n, leaf._buffers[n])) for n in inside]
+        if path == "":
+            twin = stacked
+        else:
+            parent, _, last = path.rpartition(".")
+            setattr(twin.get_submodule(parent), last, stacked)
+        for attribute in own:
+            name = f"{path}.{attribute}".lstrip(".")
+            places[name] = (stacked, attribute)
+            if isinstance(stacked, layers.Conv) and attribute == "weight":
+                flat.add(name)
+            if isinstance(stacked, Linear | layers.Conv):
+                stacked.alone = path not in again and not inside
+                stacked.names[attribute] = name
+                if stacked.alone:
+                    fusable.add(name)
+            if isinstance(stacked, Linear) and attribute == "weight" and stacked.alone:
+                shareable.add(name)
+    dropouts = [m for m in twin.modules() if isinstance(m, AddressedDropout)]
+    return Twin(twin, stack, places, frozenset(flat), dropouts, frozenset(fusable), frozenset(shareable), shapes, held)
+
+
+def _one_row(leaf: nn.Module, name: str, value: torch.Tensor | None) -> torch.Tensor:
+    """A frozen tensor as a stack of one, in the shape in which its leaf keeps it."""
+    assert value is not None
+    return (
+        value.reshape(1, len(value), -1) if isinstance(leaf, layers.Conv) and name == "weight" else value.unsqueeze(0)
+    )
+
+
+def used_again(module: nn.Module, sample: torch.Tensor) -> frozenset[str]:
+    """The paths of the leaves that one forward pass uses more than once."""
+    calls: Counter[str] = Counter()
+    hooks = [
+        leaf.register_forward_hook(lambda *_, path=path: calls.update([path])) for path, leaf in module.named_modules()
+    ]
+    was, exactly = module.training, next(module.parameters()).dtype
+    with torch.no_grad():
+        module.eval()(sample.to(exactly) if sample.is_floating_point() else sample)
+    module.train(was)
+    for hook in hooks:
+        hook.remove()
+    return frozenset(path for path, n in calls.items() if n > 1)
+
+
+def _stacked_leaf(stack: Stack, leaf: nn.Module, path: str) -> nn.Module:
+    try:
+        match leaf:
+            case nn.Linear():
+                return Linear(stack)
+            case nn.Conv1d() | nn.Conv2d():
+                return layers.Conv(stack, leaf)
+            case nn.BatchNorm1d() | nn.BatchNorm2d():
+                return layers.BatchNorm(stack, leaf)
+            case nn.LayerNorm() | nn.GroupNorm():
+                return layers.Norm(stack, leaf)
+            case nn.Embedding():
+                return layers.Embedding(stack)
+            case nn.LSTM():
+                return layers.Lstm(stack, leaf)
+            case _:
+                pass
+    except TypeError as wrong:
+        raise CannotStack(f"{path or 'the model'}: {wrong}") from None
+    own = [n for n, _ in leaf.named_parameters(recurse=False)]
+    if not list(leaf.children()) and len(own) == 1:
+        return layers.Table(stack, leaf, own[0])
+    raise CannotStack(f"{path or 'the model'} is a {type(leaf).__name__}, which has parameters and no stacked form")

@@ -1,0 +1,126 @@
+"""Codecs one after the other: what is sent goes through them in order, what arrives in reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.codec import LEVELS, Codec, Stack
+from fedfleet.core.errors import BadInput
+from fedfleet.core.trees import Tree
+from fedfleet.learn.codecs.messages import layout
+
+
+def chain(codecs: Sequence[Codec], where: str = "codecs") -> Codec | None:
+    """These codecs as one; None if there is none. Numbers are selected, then rounded, then bytes compressed, each at most once.
+
+    >>> from fedfleet.learn.codecs.lossless import gzip
+    >>> from fedfleet.learn.codecs.quantisation import int8
+    >>> chain([int8(), gzip()]).name
+    'int8+gzip'
+    >>> chain([gzip(), int8()], "up")
+    Traceback (most recent call last):
+    ..
+    fedfleet.core.errors.BadInput: up: 'gzip' cannot stand before 'int8', which needs numbers and would get bytes; turn them round
+    """
+    _check_order(codecs, where)
+    if len(codecs) <= 1:
+        return codecs[0] if codecs else None
+    lossy = tuple(c for c in codecs if c.squeeze is not None)
+    packing = tuple(c for c in codecs if c.pack is not None)
+    alone = lossy[0] if len(lossy) == 1 else None
+    return Codec(
+        name="+".join(c.name for c in codecs),
+        settings=tuple((c.name, c.settings) for c in codecs),
+        level=codecs[-1].level,
+        within=(alone or codecs[0]).within if len(lossy) <= 1 else _unbounded,
+        sized=all(c.sized for c in codecs),
+        addressed=any(c.addressed for c in codecs),
+        squeeze=_squeeze(lossy) if lossy else None,
+        expand=_expand(lossy) if lossy else None,
+        pack=_pack(packing) if packing else None,
+        unpack=_unpack(packing) if packing else None,
+        through=None if alone is None else alone.through,
+        parts=tuple(codecs),
+    )
+
+
+def _check_order(codecs: Sequence[Codec], where: str) -> None:
+    for first, then in pairwise(codecs):
+        before, after = LEVELS.index(first.level), LEVELS.index(then.level)
+        if before == after:
+            what = {"select": "both select numbers", "round": "both round numbers", "compress": "both compress bytes"}
+            raise BadInput(
+                f"{where}: {first.name!r} and {then.name!r} cannot follow each other: {what[then.level]}; leave one out"
+            )
+        if before > after:
+            got = "bytes" if first.level == "compress" else "rounded ones"
+            raise BadInput(
+                f"{where}: {first.name!r} cannot stand before {then.name!r}, which needs numbers and would get {got}; turn them "
+                "round"
+            )
+        if then.squeeze is not None and not first.sized:
+            raise BadInput(
+                f"{where}: {then.name!r} cannot follow {first.name!r}, whose size depends on the values; give {first.name} a fixed "
+                "size, or let only gzip, deflate or zstd follow"
+            )
+
+
+def _unbounded(tree: Tree) -> Tree:
+    """Two losses together: each is bounded for what it is given, and that is all that can be said."""
+    return {n: np.full(v.shape, np.inf) for n, v in tree.items()}
+
+
+def _squeeze(lossy: tuple[Codec, ...]) -> Any:
+    def squeeze(stack: Stack, where: Any) -> Stack:
+        for codec in lossy:
+            stack = _apart(codec, stack, where)
+        return stack
+
+    return squeeze
+
+
+def _apart(codec: Codec, stack: Stack, where: Any) -> Stack:
+    """Squeeze the numbers; what an earlier codec says in integers passes by."""
+    assert codec.squeeze is not None
+    numbers = {n: v for n, v in stack.items() if v.is_floating_point()}
+    return {n: v for n, v in stack.items() if n not in numbers} | dict(codec.squeeze(numbers, where))
+
+
+def _expand(lossy: tuple[Codec, ...]) -> Any:
+    def expand(stack: Stack, like: Tree) -> Stack:
+        likes = [like]
+        for codec in lossy[:-1]:
+            likes.append(layout(codec, likes[-1]))
+        for codec, mine in zip(lossy[::-1], likes[::-1], strict=True):
+            assert codec.expand is not None
+            numbers = {n: v for n, v in mine.items() if v.dtype == np.float32}
+            passing = [n for n in mine if n not in numbers]
+            found = codec.expand({n: v for n, v in stack.items() if n not in passing}, numbers)
+            stack = {n: stack[n] for n in passing} | dict(found)
+        return stack
+
+    return expand
+
+
+def _pack(packing: tuple[Codec, ...]) -> Any:
+    def pack(tree: Tree) -> Tree:
+        for codec in packing:
+            assert codec.pack is not None
+            tree = codec.pack(tree)
+        return tree
+
+    return pack
+
+
+def _unpack(packing: tuple[Codec, ...]) -> Any:
+    def unpack(tree: Tree, like: Tree) -> Tree:
+        for codec in packing[::-1]:  # packing only shortens, so that what was squeezed bounds every step
+            assert codec.unpack is not None
+            tree = codec.unpack(tree, like)
+        return tree
+
+    return unpack

@@ -1,0 +1,162 @@
+"""Differential privacy for those who take part: updates of bounded length, weights that tell nothing, and noise.
+
+One client is protected, with all that it ever sends: what is released hardly depends on whether its updates were real or zero.
+Who takes part is not drawn by a coin for each client, so that no amplification by sampling is claimed; the loss is that of the
+participation that the journal shows (`fedfleet.measure.privacy`). It supposes that nobody is picked by what no noise covers: a
+selector that goes by reported losses lets them into the models, and the run says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt, Le, Lt
+
+from fedfleet.core.aggregation import Entry
+from fedfleet.core.clip import halved
+from fedfleet.core.errors import BadInput, Refused
+from fedfleet.core.limits import SMALLEST, Count
+from fedfleet.core.noise import Noise, normals, seeded_key
+from fedfleet.core.parts import Algorithm, Promise
+from fedfleet.core.passes import LocalPass, Passed
+from fedfleet.core.records import Context
+from fedfleet.learn.composition import with_pass
+from fedfleet.learn.robust_folds import tried
+
+Clip = Annotated[float, Ge(SMALLEST), Le(1e4)]  # of an update, as a Euclidean norm
+Multiple = Annotated[float, Ge(1e-3), Le(1e4)]  # of the clipping norm: the standard deviation of the noise
+Delta = Annotated[float, Gt(0), Lt(1)]
+
+
+@dataclass(frozen=True, slots=True)
+class Privacy:
+    """A way to protect the clients of an algorithm: a function from algorithm to algorithm."""
+
+    around: Callable[[Algorithm], Algorithm]
+
+
+def gaussian(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
+    """Clipped updates and fresh Gaussian noise in the sum of every commit (McMahan et al. 2018), by the server.
+
+    Every commit releases (sum over clients of min(1, clip / |u|) u + N(0, (noise clip)^2)) / cohort. The denominator is fixed
+    and weights are plain, so that one client moves the sum by `clip` at most. The server sees the updates themselves.
+
+    >>> from fedfleet.learn.fedavg import fedavg
+    >>> gaussian(cohort=20, noise=0.8).around(fedavg()).fold.noise
+    Noise(std=0.8, kind='fresh')
+    """
+    return Privacy(
+        lambda algorithm: _central(algorithm, Noise(clip * noise), cohort, clip, Promise("gaussian", noise, delta))
+    )
+
+
+def tree(*, cohort: Count, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
+    """Clipped updates and the noise of a binary tree over all commits: DP-FTRL (Kairouz et al. 2021), by the server.
+
+    The noise in the model after t commits is that of at most log2(t) + 1 nodes, whoever took part when: made for clients that come
+    as they please. One report enters the nodes above its commit, hence more noise is needed for a client that comes once, and
+    far less for one that comes often. The tree is never begun anew.
+
+    >>> from fedfleet.learn.fedavg import fedavg
+    >>> tree(cohort=20, clip=0.5, noise=4.0).around(fedavg()).fold.noise
+    Noise(std=2.0, kind='tree')
+    """
+    made = Noise(clip * noise, "tree")
+    return Privacy(lambda algorithm: _central(algorithm, made, cohort, clip, Promise("tree", noise, delta)))
+
+
+def local(*, clip: Clip = 1.0, noise: Multiple = 1.0, delta: Delta = 1e-5) -> Privacy:
+    """Each client clips its update and adds Gaussian noise before it sends: the server need not be trusted.
+
+    It sends min(1, clip / |u|) u + N(0, (noise clip)^2), addressed by its key and task; weights are plain. The statistics that go
+    along (loss, samples) are as they are.
+
+    >>> from fedfleet.learn.fedavg import fedavg
+    >>> local(noise=2.0).around(fedavg()).private
+    Promise(mechanism='local', noise=2.0, delta=1e-05)
+    """
+
+    def around(algorithm: Algorithm) -> Algorithm:
+        _check_clients(algorithm)
+
+        def veil(passed: Passed) -> Passed:
+            return _veiled(passed, clip, clip * noise)
+
+        def more(inner: LocalPass) -> LocalPass:
+            return replace(inner, weigh="one", after=(*inner.after, veil))
+
+        found = with_pass(algorithm, "its clients cannot add noise", more)
+        return replace(found, private=Promise("local", noise, delta))
+
+    return Privacy(around)
+
+
+def _central(algorithm: Algorithm, noise: Noise, cohort: int, clip: float, promise: Promise) -> Algorithm:
+    """The algorithm with clipping, plain weights, a fixed denominator and noise in its fold."""
+    _check_clients(algorithm)
+    inner = algorithm.fold
+    if not inner.streams:
+        raise BadInput(
+            f"algorithm.private: noise goes into sums, and the fold of {algorithm.name!r} collects whole reports; use the mean or "
+            'norm_bound, or private = { use = "local" }'
+        )
+    if tried(inner).sum:
+        raise BadInput(
+            f"algorithm.private: {algorithm.name!r} adds up several sums, and noise covers one; leave `private` out, or use "
+            "another algorithm"
+        )
+    if inner.denominator not in (None, float(cohort)):
+        raise BadInput(
+            f"algorithm.private.cohort = {cohort}: {algorithm.name!r} divides by {inner.denominator:g} itself; say the same number"
+        )
+    if not callable(inner.bound) and 64.0 * noise.std > inner.bound * inner.total_weight:
+        raise BadInput(
+            f"algorithm.private: noise of {noise.std:g} does not fit into sums of elements up to {inner.bound:g}; raise "
+            "algorithm.bound"
+        )
+
+    def enter(weight: float, stats: Mapping[str, float], context: Context) -> Entry:
+        del weight  # a claim
+        entry = inner.enter(1.0, stats, context)
+        if entry.sum:
+            raise Refused("a private fold has one sum, and this report would enter another")
+        return entry._replace(weight=min(entry.weight, 1.0))
+
+    limit = clip if inner.clip is None else min(clip, inner.clip)
+    fold = replace(inner, enter=enter, denominator=float(cohort), clip=limit, noise=noise)
+    plain = with_pass(algorithm, "it cannot be made private", lambda inside: replace(inside, weigh="one"))
+    return replace(plain, fold=fold, private=promise)
+
+
+def _check_clients(algorithm: Algorithm) -> None:
+    if algorithm.pooled:
+        raise BadInput(
+            f"algorithm.private: {algorithm.name!r} trains in one place, so that there is no client to protect; leave `private` out"
+        )
+    if algorithm.private is not None:
+        raise BadInput(f"algorithm.private: {algorithm.name!r} is private already; leave `private` out")
+    if algorithm.fold.intact is not None:
+        raise BadInput(
+            f"algorithm.private: {algorithm.name!r} {algorithm.fold.intact}, which clipping and noise would spoil; leave `private` "
+            "out, or use another algorithm"
+        )
+
+
+def _veiled(passed: Passed, clip: float, std: float) -> Passed:
+    """A stack of updates, each no longer than `clip`, with noise of this standard deviation in every element."""
+    leaves = {n: v for n, v in passed.update.items() if v.is_floating_point()}
+    if not leaves:
+        return passed
+    clients, seed = len(passed.keys), seeded_key(passed.seed)
+    squared: Any = sum(halved(leaves[n].reshape(clients, -1).double().square()) for n in sorted(leaves))
+    factor = (clip / squared.sqrt()).clamp(max=1.0)
+    found = dict(passed.update)
+    for name, leaf in leaves.items():
+        short = leaf * factor.to(leaf.dtype).reshape(-1, *(1,) * (leaf.dim() - 1))
+        for c, (key, task) in enumerate(zip(passed.keys.tolist(), passed.tasks.tolist(), strict=True)):
+            drawn = normals(seed, f"{key}|{name}", task, 0, leaf[c].numel())
+            short[c] += leaf.new_tensor(std * drawn).reshape(leaf[c].shape)
+        found[name] = short
+    return replace(passed, update=found, bytes_up=None)  # with noise in it, no matrix is of low rank any more

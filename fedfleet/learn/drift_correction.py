@@ -1,0 +1,220 @@
+"""Against client drift: what a client's own data pull it to is taken out of its steps, by a memory on both sides.
+
+Unlike data make clients walk apart within a round. SCAFFOLD estimates each client's gradient and everybody's, and steps along
+the difference; FedDyn tilts each client's objective so that all of them have the same minimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+
+from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Positive, Share
+from fedfleet.core.part_facts import RunFacts
+from fedfleet.core.parts import Algorithm
+from fedfleet.core.passes import NO_SETTINGS, After, Carried, Drift, LocalPass, Passed, Pull, Slot, Tensors
+from fedfleet.core.records import ServerState
+from fedfleet.core.trees import Tree
+from fedfleet.learn.composition import set_apart, with_extra, with_pass
+from fedfleet.learn.objective_terms import with_term
+from fedfleet.learn.server_optimisers import with_rule
+
+_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+_BESIDE = "control/"
+_BOTH_SIDES = "remembers the same updates at the server and at the clients"
+
+
+def weights_of(model: Tree) -> Tree:
+    """The leaves that gradients move: no counters, and no running statistics of normalising layers."""
+    return {
+        n: v
+        for n, v in model.items()
+        if np.issubdtype(v.dtype, np.floating) and n.rpartition(".")[2] not in _STATISTICS
+    }
+
+
+def zero_weights(model: Tree) -> Tree:
+    """Zeros, one for each weight of the model."""
+    return {n: np.zeros_like(v) for n, v in weights_of(model).items()}
+
+
+def column(values: Any, like: Any) -> Any:
+    """One number for each client, in a shape that broadcasts against a stack."""
+    return like.new_tensor(values).reshape(-1, *(1,) * (like.dim() - 1))
+
+
+# ---- SCAFFOLD ---------------------------------------------------------------------------------------------------
+
+
+def controlled(
+    algorithm: Algorithm, *, strength: Share = 0.25, server_lr: Positive = 1.0, facts: RunFacts
+) -> Algorithm:
+    """SCAFFOLD: clients step along g - c_k + c, where c_k remembers their own mean gradient and c everybody's.
+
+    Karimireddy et al. 2020, option II: after K steps of rate r, c_k <- c_k - c + (w_start - w_end) / (K r). The server adds
+    server_lr times the mean update to the model, and the sum of all changes of c_k, over the number of clients in the fleet,
+    to c, so that c stays the mean of all c_k. Both links carry twice the model. Reports count alike, as in the paper; with
+    weigh = "samples" those of the model do not, and c does not change. The paper's `strength` is 1: clients step along
+    g + strength (c - c_k). With a fifth of the fleet a round corrections are several rounds old, and whole ones drove chars74k_cnn
+    at rates of 0.05 and 0.1, and wisdm_cnn at 0.1, to chance (benchmarks/RESULTS.md); hence a quarter of them, beside half of
+    FedAvg's `lr`. It needs plain SGD: after steps with momentum or Adam the way walked says nothing about the mean gradient.
+
+    >>> from fedfleet.learn.fedavg import fedavg
+    >>> one = controlled(fedavg(), facts=RunFacts(clients=10, seed=0, rounds=5))
+    >>> server = one.init({"w": np.zeros(2, np.float32)})
+    >>> sorted(one.fold.like(server)), sorted(one.offer(server, 0, {}).extra)
+    (['control/w', 'w'], ['control/w'])
+    """
+
+    def init(params: Tree) -> ServerState:
+        server = algorithm.init(params)
+        zeros = {_BESIDE + n: v for n, v in zero_weights(params).items()}
+        return replace(server, extra={**server.extra, **zeros})
+
+    def like(server: ServerState) -> Tree:
+        return {**algorithm.fold.like(server), **_controls(server)}
+
+    def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
+        model, change = set_apart(aggregate, _BESIDE)
+        moved = scaled.apply(server, model)
+        share = (
+            aggregate.weight / facts.clients
+        )  # reports carry their change over their weight, so that this is the sum
+        control = {_BESIDE + n: server.extra[_BESIDE + n] + share * v for n, v in change.items()}
+        return replace(moved, extra={**moved.extra, **control})
+
+    scaled = with_rule(algorithm, lambda server, mean: ({}, {n: server_lr * v for n, v in mean.items()}))
+    corrected = with_pass(
+        with_term(algorithm, _towards_all(strength)),
+        "it can have no control variates",
+        lambda p: _remembering(p, algorithm.name, strength),
+    )
+    found = replace(
+        with_extra(corrected, _controls),
+        name="scaffold",
+        init=init,
+        fold=replace(algorithm.fold, like=like, intact=_BOTH_SIDES),
+        apply=apply,
+    )
+    found.local(0, NO_SETTINGS)  # so that what cannot be corrected is refused before anything runs
+    return found
+
+
+def _remembering(local: LocalPass, name: str, strength: float) -> LocalPass:
+    linear = local.optimiser.linear
+    if linear is None or linear.momentum or local.then is not None:
+        raise BadInput(
+            f"scaffold needs plain steps around {name}, for only then the way walked is the mean gradient; "
+            'set optimiser = "sgd" and momentum = 0'
+        )
+    return replace(local, slots=(*local.slots, _CONTROL), after=(*local.after, _move_controls(strength)))
+
+
+def _controls(server: ServerState) -> Tree:
+    return {n: v for n, v in server.extra.items() if n.startswith(_BESIDE)}
+
+
+@cache  # once for each strength: passes are compared by value
+def _towards_all(strength: float) -> Drift:
+    def term(start: Tensors, carried: Carried) -> Tensors:
+        del start
+        return {n: strength * (carried.given[_BESIDE + n] - own) for n, own in carried.memory["control"].items()}
+
+    return Drift(term)
+
+
+@cache
+def _move_controls(strength: float) -> After:
+    """c_k <- -update / (K r) - strength (c - c_k), the mean gradient without its correction; what goes up is the change over the
+    report's weight, since the fold multiplies by it."""
+
+    def move(passed: Passed) -> Passed:
+        update, control = dict(passed.update), dict[str, Any]()
+        for name, own in passed.memory["control"].items():
+            everyones = passed.given[_BESIDE + name]
+            if name not in passed.update:  # it stays at home, and is not corrected
+                control[name], update[_BESIDE + name] = own, own * 0.0
+                continue
+            # Few passes over memory: the change with its sign turned round is made once.
+            back = own.lerp(everyones, strength)
+            back.addcmul_(passed.update[name], column(1.0 / (passed.rates * passed.steps), own))
+            control[name] = own - back
+            update[_BESIDE + name] = back * column(-1.0 / passed.weight, own)
+        return replace(passed, update=update, memory={**passed.memory, "control": control})
+
+    return move
+
+
+_CONTROL = Slot("control", zero_weights)
+
+# ---- FedDyn -----------------------------------------------------------------------------------------------------
+
+
+def dynamic(
+    algorithm: Algorithm,
+    *,
+    alpha: Positive = 0.3,
+    semantics: Literal["paper", "released"] = "paper",
+    facts: RunFacts,
+) -> Algorithm:
+    """FedDyn: clients add alpha <w, h_k> + alpha/2 ||w - w_start||^2 to their loss, where h_k is how far they drifted so far.
+
+    Acar et al. 2021. After a pass h_k <- h_k + (w_end - w_start), so that -alpha h_k comes to be the client's gradient; the
+    server's model is the mean of the clients' plus H, the mean of h_k over the whole fleet. Where nobody moves any more, the
+    gradients sum to zero: unlike FedAvg's, the fixed point is the optimum. Reports count alike, as in the paper; with weigh =
+    "samples" and few clients a round, H is that weighted mean only on average. `semantics = "released"` takes the mean of h_k over
+    those who reported, as FLHetBench's code does. The paper's alpha is 0.01; there two of three runs of wisdm_cnn ended at chance,
+    hence 0.3, beside half of FedAvg's `lr`: at 0.1 one of three runs of chars74k_cnn was lost.
+
+    >>> from fedfleet.learn.fedavg import fedavg
+    >>> one = dynamic(fedavg(), alpha=0.5, facts=RunFacts(clients=4, seed=0, rounds=5))
+    >>> server = one.init({"w": np.zeros(1, np.float32)})
+    >>> after = one.apply(server, Aggregate({"w": np.ones(1, np.float32)}, 2.0, 2))
+    >>> after.params["w"].tolist(), after.extra["drift/w"].tolist()  # two of four drifted by 1
+    ([1.5], [0.5])
+    """
+
+    def tilt(start: Tensors, carried: Carried) -> Tensors:
+        del start
+        return {n: alpha * v for n, v in carried.memory["drift"].items()}
+
+    def fleet_mean(server: ServerState, mean: Tree, count: int) -> tuple[Tree, Tree]:
+        moved = weights_of(mean)
+        drift = {n: server.extra.get(f"drift/{n}", 0.0) + (count / facts.clients) * d for n, d in moved.items()}
+        return {f"drift/{n}": v for n, v in drift.items()}, {
+            n: d + drift[n] if n in drift else d for n, d in mean.items()
+        }
+
+    def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
+        rule = with_rule(algorithm, lambda state, mean: fleet_mean(state, mean, aggregate.count))
+        return rule.apply(server, aggregate)
+
+    hook = _drift_on if semantics == "paper" else _drift_and_send
+    tilted = with_pass(
+        with_term(with_term(algorithm, Pull(alpha)), Drift(tilt)),
+        "it cannot remember its drift",
+        lambda p: replace(p, slots=(*p.slots, _DRIFT), after=(*p.after, hook)),
+    )
+    if semantics == "released":
+        return replace(tilted, name="feddyn")
+    return replace(tilted, name="feddyn", fold=replace(algorithm.fold, intact=_BOTH_SIDES), apply=apply)
+
+
+def _drift_on(passed: Passed) -> Passed:
+    drift = {n: h + passed.update[n] if n in passed.update else h for n, h in passed.memory["drift"].items()}
+    return replace(passed, memory={**passed.memory, "drift": drift})
+
+
+def _drift_and_send(passed: Passed) -> Passed:
+    """The mean of (w_k + h_k) over those who report is the mean of w_k plus that of h_k."""
+    moved = _drift_on(passed)
+    drift = moved.memory["drift"]
+    return replace(moved, update={n: v + drift[n] if n in drift else v for n, v in passed.update.items()})
+
+
+_DRIFT = Slot("drift", zero_weights)

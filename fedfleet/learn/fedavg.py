@@ -1,0 +1,67 @@
+"""Federated averaging: train locally, fold the deltas into their mean, add it to the model."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Bound, Count, Epochs, Fraction, NonNegative, Positive, Steps
+from fedfleet.core.parts import Algorithm, Offer
+from fedfleet.core.passes import BatchPlan, LocalPass
+from fedfleet.core.records import ServerState, Settings
+from fedfleet.learn import optimisers
+from fedfleet.learn.folds import mean
+from fedfleet.learn.optimisers import OptimiserName
+
+
+def fedavg(
+    *,
+    lr: Positive = 0.1,
+    epochs: Epochs = 2,
+    steps: Steps | None = None,
+    batch: Count = 16,
+    optimiser: OptimiserName = "sgd",
+    momentum: Fraction = 0.0,
+    weight_decay: NonNegative = 0.0,
+    weigh: Literal["samples", "one"] = "samples",
+    bound: Bound = 2.0**10,
+) -> Algorithm:
+    """FedAvg: local SGD (or Adam, AdamW) for some epochs or steps, then the mean of the updates, by samples or plain.
+
+    McMahan et al. 2017. `steps` replaces `epochs` when given; `bound` limits each element of an update.
+    """
+    if momentum and optimiser != "sgd":
+        raise BadInput(f"momentum belongs to sgd; {optimiser} has its own, so leave momentum at 0")
+    local = LocalPass(
+        optimisers.named(optimiser, momentum=momentum, weight_decay=weight_decay),
+        BatchPlan(batch, epochs, steps),
+        rate=lr,
+        weigh=weigh,
+    )
+    return Algorithm(
+        name="fedavg",
+        init=ServerState,
+        offer=whole_model,
+        local=lambda client, settings: local,
+        fold=mean(bound=bound),
+        apply=add_to_model,
+    )
+
+
+def whole_model(server: ServerState, client: int, settings: Settings) -> Offer:
+    """Everyone is offered the model as it is, in one and the same offer."""
+    del client, settings
+    known = _offered[0]
+    if known.params is not server.params:
+        known = _offered[0] = Offer(server.params)
+    return known
+
+
+_offered = [Offer({})]  # the newest: a cohort is offered the same model, and then trains from one start
+
+
+def add_to_model(server: ServerState, aggregate: Aggregate) -> ServerState:
+    """The model plus the mean update; leaves that do not travel stay."""
+    change = aggregate.mean
+    return ServerState({n: v + change[n] if n in change else v for n, v in server.params.items()}, server.extra)

@@ -1,0 +1,126 @@
+"""Distillation: a shared student learns beside a teacher that never leaves its client, and goes up as matrices of low rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.aggregation import Aggregate
+from fedfleet.core.errors import BadInput
+from fedfleet.core.limits import Share
+from fedfleet.core.part_facts import RunFacts
+from fedfleet.core.parts import Algorithm
+from fedfleet.core.passes import NO_SETTINGS, Batch, Carried, LocalPass, Passed, Second, Tensors
+from fedfleet.core.records import Assignments, Cost, Ints, ServerState
+from fedfleet.core.task_cost import cost_of
+from fedfleet.core.trees import Tree
+from fedfleet.learn.composition import with_extra, with_pass
+
+_COMMITS = "fedkd/commits"
+
+
+def distilled(
+    algorithm: Algorithm, *, energy_first: Share = 0.95, energy_last: Share = 0.98, facts: RunFacts
+) -> Algorithm:
+    """FedKD: each client trains a teacher of its own and the shared student together, and sends the student's update by SVD.
+
+    Wu et al. 2022. The loss is CE_t + CE_s + (KL(s||t) + KL(t||s)) / (CE_t + CE_s), all of them means over the batch; the teacher
+    has the student's architecture and begins as what was first offered. Of each matrix of the update as many singular values
+    go up as hold the share e of its energy, the sum of their squares; e grows from round to round, from `energy_first` to
+    `energy_last` in the last of those planned. A matrix that would not become smaller goes up as it is, and so do vectors. Bytes
+    are known after training only, so a simulation trains first; training two models costs twice the samples. The model goes
+    down whole (the paper compresses it there too).
+
+    >>> from fedfleet.learn.fedavg import fedavg
+    >>> one = distilled(fedavg(), energy_first=0.5, energy_last=0.7, facts=RunFacts(clients=10, seed=0, rounds=2))
+    >>> server = one.init({"w": np.zeros((2, 2), np.float32)})
+    >>> round(float(one.offer(server, 0, {}).extra["energy"][0]), 3), one.priced_by_value
+    (0.6, True)
+    """
+
+    def init(params: Tree) -> ServerState:
+        server = algorithm.init(params)
+        return replace(server, extra={**server.extra, _COMMITS: np.zeros(1, np.int64)})
+
+    def energy(server: ServerState) -> Tree:
+        done = min((float(server.extra[_COMMITS][0]) + 1.0) / facts.rounds, 1.0)
+        return {"energy": np.array([energy_first + (energy_last - energy_first) * done], np.float32)}
+
+    def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
+        moved = algorithm.apply(server, aggregate)
+        return replace(moved, extra={**moved.extra, _COMMITS: server.extra[_COMMITS] + 1})
+
+    def cost(server: ServerState, asked: Assignments, samples: Ints) -> Cost:
+        plain = cost_of(taught, server, asked, samples)
+        return replace(plain, samples=2.0 * plain.samples)
+
+    taught = with_extra(with_pass(replace(algorithm, init=init), "it can have no teacher", _taught), energy)
+    taught.local(0, NO_SETTINGS)  # so that what cannot be taught is refused before anything runs
+    return replace(taught, name="fedkd", apply=apply, cost=cost, priced_by_value=True)
+
+
+def _taught(local: LocalPass) -> LocalPass:
+    if local.objective is not None or local.second is not None:
+        raise BadInput("fedkd trains by an objective of its own beside a second model; use it around plain training")
+    return replace(local, objective=mutual, second=_TEACHER, after=(*local.after, shrink))
+
+
+_TEACHER = Second(lambda model: {n: v.copy() for n, v in model.items()})
+
+
+def mutual(
+    forward: Callable[[Tensors, Any], Any], params: Tensors, second: Tensors, carried: Carried, batch: Batch
+) -> Any:
+    """Both models learn from the labels, and from each other the more, the surer they are.
+
+    The denominator is a mean over the batch: of single samples it comes near zero, and training diverges.
+    """
+    del carried
+    student, teacher = forward(params, batch.x).log_softmax(1), forward(second, batch.x).log_softmax(1)
+    labels = batch.y.unsqueeze(1)
+    known = batch.mean(-(student.gather(1, labels) + teacher.gather(1, labels)).squeeze(1))
+    # KL(s||t) + KL(t||s), in one sum
+    apart = batch.mean(((student.exp() - teacher.exp()) * (student - teacher)).sum(1))
+    return known + apart / known
+
+
+def shrink(passed: Passed) -> Passed:
+    """Every matrix of the update at the rank that holds the offered share of its energy, and what its factors take."""
+    energy = passed.given["energy"]
+    update, sent = dict[str, Any](), np.zeros(len(passed.weight))
+    for name, leaf in passed.update.items():
+        update[name], numbers = low_rank(leaf, energy) if _matrix(leaf) else (leaf, leaf[0].numel())
+        sent += numbers * leaf.element_size()
+    return replace(passed, update=update, bytes_up=sent)
+
+
+def _matrix(leaf: Any) -> bool:
+    return leaf.is_floating_point() and leaf.dim() > 2 and leaf[0].numel() > 0
+
+
+def low_rank(stack: Any, energy: Any) -> tuple[Any, Any]:
+    """A stack of matrices, each as the nearest one whose rank holds `energy`; and how many numbers its factors have.
+
+    Of convolutions the first axis is the rows. Singular values come from the smaller of the two Gram matrices, which takes a
+    fraction of the time that singular vectors of both sides would.
+    """
+    import torch
+
+    tall = stack.flatten(2)
+    rows, width = tall.shape[1:]
+    short = tall if rows <= width else tall.transpose(1, 2)
+    gram = short @ short.transpose(1, 2)
+    fit = gram.isfinite().all(2).all(1)  # a client that diverged is refused when its report is folded; the others go on
+    values, vectors = torch.linalg.eigh(torch.where(fit.reshape(-1, 1, 1), gram, torch.zeros_like(gram)))  # ascending
+    held = values.double().clamp(min=0.0).flip(1).cumsum(1)
+    rank = ((held < energy.double() * held[:, -1:]).sum(1) + 1).clamp(max=min(rows, width))
+    numbers = rank * (rows + width)
+    kept = torch.arange(min(rows, width), device=stack.device) >= min(rows, width) - rank.unsqueeze(1)
+    basis = vectors * kept.unsqueeze(1)
+    near = basis @ (basis.transpose(1, 2) @ short)
+    near = (near if rows <= width else near.transpose(1, 2)).reshape(stack.shape)
+    whole = ((numbers >= rows * width) | ~fit).reshape(-1, *(1,) * (stack.dim() - 1))
+    return torch.where(whole, stack, near), numbers.clamp(max=rows * width).cpu().numpy()

@@ -1,0 +1,145 @@
+"""What decides a -T metric: waiting has no upper limit, so that one device, one state or a floor under speeds can be all of it.
+
+Each suspect is tried: the metric is simulated again, on the same seeds, with the fleet's median in its place. Only if less than
+half of the metric is left then, a note says so. R metrics are bounded by the deadline and need none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.fleet import DeviceTable, StateTable
+from fedfleet.core.records import Floats, Ints
+from fedfleet.core.row_map import Names, everyones_row
+from fedfleet.measure.montecarlo.metrics import Measured, measure, parts_of
+from fedfleet.measure.montecarlo.settings import Settings
+
+_HALF = 0.5
+_SEEDS = 3  # on so many of the seeds suspects are tried
+_HARMLESS = 0.25  # a device whose trips take a smaller share of the time, end to end, cannot be half of it
+
+Without = Callable[[DeviceTable | None, StateTable | None], float]  # the metric of a changed fleet
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The device or state with the largest burden: its name, how many clients have it, and the burden of all of them together.
+
+    `rows` are those of all clients with the median client's in its place.
+    """
+
+    name: str
+    clients: int
+    burden: float
+    rows: Ints
+
+
+def notes(
+    name: str, settings: Settings, devices: DeviceTable | None, states: StateTable | None, got: Measured
+) -> list[str]:
+    """One sentence for each single device, single state or floor that decides this metric."""
+    if name.endswith("-R"):
+        return []
+    d, s = parts_of(name, devices, states)
+    seeds = min(len(got.values), _SEEDS)
+    before = float(got.values[:seeds].mean())
+
+    def without(d: DeviceTable | None, s: StateTable | None) -> float:
+        try:
+            return measure(name, settings, d, s, seeds=seeds).value
+        except BadInput:  # nobody would ever be ready
+            return np.inf
+
+    found: list[tuple[str, float]] = []
+    if d is not None:
+        found += _floor(d, s, without)
+        seconds = before * settings.trips / settings.k * settings.t_break_asked
+        found += _one_device(settings, d, s, without, seconds)
+    if s is not None:
+        found += _one_state(settings, d, s, without)
+    return [
+        f"{what} decides {name}: with the median in its place it would be {after:.4g} instead of {before:.4g}"
+        for what, after in found
+        if after < _HALF * before
+    ]
+
+
+def _one_device(
+    settings: Settings, d: DeviceTable, s: StateTable | None, without: Without, seconds: float
+) -> list[tuple[str, float]]:
+    cost = trip_seconds(settings, d)
+    rows = everyones_row(d.of, len(d.ids)).astype(np.int64)
+    worst = suspect(d.ids, rows, cost)
+    spent = (
+        worst.burden / len(rows) * settings.trips
+    )  # by its own trips, one after the other; with states they take longer
+    if s is None and spent < _HARMLESS * seconds:
+        return []
+    return [(_called("device", worst, len(rows)), without(replace(d, of=worst.rows.astype(np.int32)), s))]
+
+
+def _one_state(settings: Settings, d: DeviceTable | None, s: StateTable, without: Without) -> list[tuple[str, float]]:
+    cost = settings.deadline if d is None else float(np.median(trip_seconds(settings, d)))
+    rows = everyones_row(s.traces.of, len(s.ids)).astype(np.int64)
+    worst = suspect(s.ids, rows, waiting(s, cost))
+    other = replace(s, traces=replace(s.traces, of=worst.rows.astype(np.int32)))
+    return [(_called("state", worst, len(rows)), without(d, other))]
+
+
+def _floor(d: DeviceTable, s: StateTable | None, without: Without) -> list[tuple[str, float]]:
+    """The lowest speed, where several devices have it; what no floor was put under seldom agrees to the last digit."""
+    speeds = np.concatenate([d.down, d.up])
+    lowest, middle = float(speeds.min()), float(np.median(speeds))
+    owner = np.repeat(np.arange(len(d.ids)), np.diff(d.down_offsets))
+    devices = len(np.unique(d.ids[owner[d.down == lowest]]))
+    if devices < 2 or lowest == middle:
+        return []
+    lifted = replace(
+        d, down=np.where(d.down == lowest, middle, d.down), up=np.where(d.up == lowest, middle, d.up)
+    )  # fmt: skip
+    share = 100 * float((speeds == lowest).mean())
+    what = f"the floor under speeds, {lowest:g} kbit/s, at which {share:.2g} % of them lie ({devices} devices),"
+    return [(what, without(lifted, s))]
+
+
+def suspect(names: Names, rows: Ints, burden: Floats) -> Suspect:
+    """Who weighs most: rows of equal name are one device or state, and what its clients carry is added up."""
+    of_row = np.unique(names, return_inverse=True)[1]
+    groups, each = of_row[rows], burden[rows]
+    total = np.bincount(groups, weights=each)
+    worst = int(np.argmax(total))
+    mine = groups == worst
+    median = rows[np.argsort(each, kind="stable")[len(rows) // 2]]
+    name = str(names[int(np.flatnonzero(of_row == worst)[0])])
+    return Suspect(name, int(mine.sum()), float(total[worst]), np.where(mine, median, rows))
+
+
+def trip_seconds(settings: Settings, d: DeviceTable) -> Floats:
+    """How long a trip takes on average on each row's device, if it is never interrupted."""
+    slowness = np.add.reduceat(8.0 / d.down, d.down_offsets[:-1]) / np.diff(d.down_offsets)
+    counts = np.diff(d.up_offsets)
+    sums = np.diff(np.concatenate([[0.0], np.cumsum(8.0 / d.up)])[d.up_offsets])
+    up = np.where(counts > 0, sums / np.maximum(counts, 1), slowness)
+    return settings.size_kb * (slowness + up) + settings.compute_seconds(1.0) * d.seconds_per_sample
+
+
+def waiting(s: StateTable, seconds: float) -> Floats:
+    """How much waiting each row's state causes: sum_i min(seconds, length_i) gap_i / period over its sessions.
+
+    Work of so many seconds that begins near the end of a session waits for the next one.
+    """
+    t = s.traces
+    owner = np.repeat(np.arange(len(t.start)), np.diff(t.offsets))
+    last = t.offsets[1:] - 1
+    following = np.roll(t.begins, -1)
+    following[last] = t.begins[t.offsets[:-1]] + t.period
+    each = np.minimum(t.ends - t.begins, seconds) * (following - t.ends)
+    return np.bincount(owner, weights=each, minlength=len(t.start)) / t.period
+
+
+def _called(what: str, found: Suspect, clients: int) -> str:
+    return f"one {what}, {found.name} ({found.clients} of {clients} clients),"

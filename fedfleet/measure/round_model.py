@@ -1,0 +1,130 @@
+"""Synchronous rounds walked through without a coordinator: who will be in which model, several times faster than a dry run.
+
+For `deadline` and `readiness` without late reports, leases or faults, and for whoever chooses without a memory. What a round asks,
+whom it waits for and when it fails is the policy's own rule; choices and trips have the addresses of the run, so that the answer
+equals the run's own to the last bit, which a law in the tests holds for all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedfleet.core.parts import Draw, Selector
+from fedfleet.core.records import Cost, Floats, Ints, Roster, Stop
+from fedfleet.core.sources import World
+from fedfleet.measure.class_clock import Participation
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The numbers of a policy with rounds, by the names of its parameters; `seconds` is infinite where there is no deadline."""
+
+    cohort: int
+    ready_share: float
+    seconds: float
+    t_break: float
+    min_clients: int
+    min_share: float
+
+    def ready(self, selected: int) -> int:
+        """How many reports end the wait."""
+        return math.ceil(self.ready_share * selected - 1e-9)
+
+    def need(self, selected: int) -> int:
+        """How many reports make a model."""
+        success, ready = max(1, math.ceil(self.min_share * self.cohort - 1e-9)), self.ready(selected)
+        return min(success, ready) if ready < selected else success
+
+
+def walk(
+    rules: Rules, stop: Stop, choose: Selector, world: World, cost: Callable[[Ints, int], Cost], *, seed: int
+) -> Participation:
+    """Walk through the rounds of a run; `cost(clients, round)` is what their tasks cost."""
+    now, tasks, rounds = 0.0, 0, 0
+    times, members, asked, arrived = list[float](), list[Ints](), list[Ints](), list[Ints]()
+    failed: Counter[str] = Counter()
+    horizon, few = stop.virtual_seconds, max(rules.min_clients, 1)
+    while not _over(stop, now, rounds, len(times), tasks):
+        start = now + rules.t_break
+        if start >= horizon:
+            now = horizon
+            break
+        chosen = _chosen(choose, world, rules.cohort, start, Draw(seed, rounds, tasks))
+        if len(chosen):
+            asked.append(chosen)
+        if len(chosen) < few:
+            now, tasks, rounds = start, tasks + len(chosen), rounds + 1
+            failed[f"fewer than {few} clients could be selected"] += 1
+            continue
+        ends = _ends(world, chosen, cost(chosen, rounds), start, tasks)
+        now, came = _closed(rules, ends, start)
+        if now >= horizon:
+            arrived.append(chosen[ends < horizon])
+            now = horizon
+            break
+        tasks, rounds = tasks + len(chosen), rounds + 1
+        arrived.append(chosen[came])
+        if len(came) >= rules.need(len(chosen)):
+            times.append(now)
+            members.append(chosen[np.sort(came)])
+        else:
+            failed[f"{len(came)} of at least {rules.need(len(chosen))} reports arrived"] += 1
+    clients = len(world.keys)
+    folded = _joined(members)
+    return Participation(
+        times=np.array(times), commit=np.repeat(np.arange(len(members)), [len(m) for m in members]), clients=folded,
+        share=np.ones(len(folded)), staleness=np.zeros(len(folded), np.int64),
+        asked=np.bincount(_joined(asked), minlength=clients), arrived=np.bincount(_joined(arrived), minlength=clients),
+        failed=dict(failed.most_common()), rounds=rounds, seconds=now,
+    )  # fmt: skip
+
+
+def _over(stop: Stop, now: float, rounds: int, commits: int, tasks: int) -> bool:
+    """Has a countable limit been reached?"""
+    if now >= stop.virtual_seconds or rounds >= stop.rounds:
+        return True
+    return (stop.commits is not None and commits >= stop.commits) or (
+        stop.updates is not None and tasks >= stop.updates
+    )
+
+
+def _chosen(choose: Selector, world: World, cohort: int, time: float, draw: Draw) -> Ints:
+    clients = np.flatnonzero(world.states.online(time))
+    roster = Roster(clients, world.keys[clients], world.data.sizes(draw.round)[clients])
+    return choose.pick({}, roster, min(cohort, len(clients)), draw).clients
+
+
+def _ends(world: World, clients: Ints, cost: Cost, start: float, first: int) -> Floats:
+    """When each report comes; infinite where a device cannot do the work."""
+    seconds = world.devices.seconds(clients, cost, start, np.arange(first, first + len(clients)))
+    able = np.isfinite(seconds)
+    if able.all():
+        return world.states.finish(clients, start, seconds)
+    ends = np.full(len(clients), np.inf)
+    if able.any():
+        ends[able] = world.states.finish(clients[able], start, seconds[able])
+    return ends
+
+
+def _closed(rules: Rules, ends: Floats, start: float) -> tuple[float, Ints]:
+    """When a round closes, and the places of those who are in it by then.
+
+    It closes with the report that is enough, when nobody works any more, or at its deadline, whichever is first.
+    """
+    order = np.argsort(ends, kind="stable")
+    able = int(np.isfinite(ends).sum())
+    wanted = min(rules.ready(len(ends)), able)
+    enough = float(ends[order[wanted - 1]]) if wanted else start
+    deadline = start + rules.seconds
+    if enough < deadline:
+        return enough, order[:wanted]
+    return deadline, order[: int((ends <= deadline).sum())]
+
+
+def _joined(parts: list[Ints]) -> Ints:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)

@@ -1,0 +1,131 @@
+"""Being one device of a served run: its line, its store, its own samples, and how it is stopped."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedfleet.core.errors import BadInput
+from fedfleet.network.device.client_loop import Device, Stopped, Wishes
+from fedfleet.network.device.device_store import Store
+from fedfleet.network.device.server_calls import Line
+from fedfleet.network.protocol.frames import split_address
+
+if TYPE_CHECKING:
+    from fedfleet.network.device.client_runtime import Kit
+    from fedfleet.network.device.work import Fetch
+
+# From a sheet, where own samples are, and how frozen weights are brought, to what a client trains with.
+KitMaker = Callable[[bytes, "Path | None", "Fetch"], "Kit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How a device calls: with TLS or not, whom it trusts, and its own certificate where the server wants one."""
+
+    tls: bool = False
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+    @property
+    def private(self) -> bool:
+        """Does it call with TLS?"""
+        return self.tls or any(path is not None for path in (self.ca, self.certificate, self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What a device has on its own machine: where it remembers (None: a folder of this server and client), its samples, and its
+    way of calling."""
+
+    store: Path | None = None
+    data: Path | None = None
+    trust: Trust = field(default_factory=Trust)
+
+
+def run_device(
+    server: str, here: Here, wishes: Wishes, make_kit: KitMaker, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Be one device of a served run; the answer says what it did. Stopped by SIGTERM, it takes its leave first."""
+    split_address(server)
+    wishes = with_samples(wishes, here.data)
+    store = Store(here.store or usual_store(server, wishes.client))
+    try:
+        line = Line(server, credentials_of(server, here.trust))
+        try:
+            with stopping():
+                device = Device(line, store, wishes, lambda sheet, fetch: make_kit(sheet, here.data, fetch), say)
+                try:
+                    did = device.attend()
+                except Stopped:
+                    return {
+                        "client": device.client,
+                        "tasks": device.safe,
+                        "declined": device.declined,
+                        "reason": "stopped",
+                    }
+        finally:
+            line.close()
+    finally:
+        store.close()
+    return {"client": did.client, "tasks": did.tasks, "declined": did.declined, "reason": did.reason}
+
+
+def with_samples(wishes: Wishes, data: Path | None) -> Wishes:
+    """The wishes of a device that says how many samples of its own it has."""
+    if data is None:
+        return wishes
+    from fedfleet.network.device.local_data import counts, read
+
+    train, test = counts(len(read(data)[1]))
+    return replace(wishes, data=data.name or "own", samples=train, test_samples=test)
+
+
+def usual_store(server: str, client: int | None) -> Path:
+    """Where a device remembers if nobody says: a folder for each server and client."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", server).strip("-")
+    return Path(base) / "fedfleet" / "devices" / (name if client is None else f"{name}-{client}")
+
+
+def credentials_of(server: str, trust: Trust) -> Any:
+    """The credentials of the channel; None: without TLS, which is for this machine only."""
+    from fedfleet.network.security.tls import ClientFiles, client_credentials, refuse_plain
+
+    refuse_plain(server, trust.private)
+    return client_credentials(ClientFiles(trust.ca, trust.certificate, trust.key)) if trust.private else None
+
+
+@contextmanager
+def stopping() -> Iterator[None]:
+    """SIGTERM becomes `Stopped`, so that the device can take its leave; Ctrl-C stays what it is."""
+
+    def stop(number: int, frame: Any) -> None:
+        del number, frame
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the farewell is not interrupted by more of the same
+        raise Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def token_from(token: str | None, file: Path | None) -> str:
+    """The token that a person gives: as a word, or in a file, where no list of processes shows it."""
+    if token is not None and file is not None:
+        raise BadInput("--token and --token-file: give one of them")
+    if file is None:
+        return token or os.environ.get("FEDFLEET_TOKEN", "")
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise BadInput(f"--token-file: {file} cannot be read ({wrong})") from None

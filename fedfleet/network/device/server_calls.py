@@ -1,0 +1,207 @@
+"""Calling a server: one channel, calls on raw bytes, patience with a server that is out of reach, and what its refusals mean."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import grpc
+
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.network.protocol import fleet_pb2 as pb
+from fedfleet.network.protocol.frames import (
+    CHANNEL_OPTIONS,
+    CHUNK,
+    MOST_HEAD,
+    SMALL,
+    opened,
+    parsed,
+    path_of,
+    split_address,
+)
+from fedfleet.network.security.sanitiser import shown
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+CALL_SECONDS = 120.0  # a check-in may be held for a while
+_BRIEF_SECONDS = 2.0  # for a farewell
+_CONNECT_MS = 20_000  # far links and busy servers take seconds; a refusal is heard at once
+_RECONNECT_MS = 2000
+_WORTH_A_WORD = 1.0  # seconds without an answer, before a person is told
+_OPTIONS = (
+    *CHANNEL_OPTIONS,
+    ("grpc.max_receive_message_length", SMALL + CHUNK + 2 * MOST_HEAD),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", _CONNECT_MS),  # so gRPC names the time that one attempt to connect may take
+    ("grpc.max_reconnect_backoff_ms", _RECONNECT_MS),
+    ("grpc.keepalive_time_ms", 30_000),  # a line that died without a word is noticed
+    ("grpc.keepalive_timeout_ms", 20_000),
+)
+_OUT_OF_REACH = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.CANCELLED,  # by a server that goes down
+    grpc.StatusCode.ABORTED,
+    grpc.StatusCode.INTERNAL,  # so gRPC calls a line that was cut off in the middle of a message, at times
+    grpc.StatusCode.UNKNOWN,
+)
+_NO_TLS = ("certificate", "ssl_error", "wrong_version", "tsi_protocol_failure", "peer name")
+Reply = TypeVar("Reply")
+
+
+class OutOfReach(Exception):
+    """The server did not answer this time; trying again may help. The text says what went wrong."""
+
+
+class Stranger(Exception):
+    """The server does not know this device (any more). The text is the server's reason."""
+
+
+class Gone(Exception):
+    """What was asked for is not there any more."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """How a device waits: pauses double up to a limit, and chance shortens each, so that a fleet does not come back at once."""
+
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = field(default_factory=lambda: random.SystemRandom().random)
+
+    def pauses(self, first: float = FIRST_PAUSE, longest: float = LONGEST_PAUSE) -> Iterator[float]:
+        """One pause after the other, each between half of its length and the whole of it.
+
+        >>> [round(p, 2) for p, _ in zip(Patience(chance=lambda: 0.0).pauses(), range(8))]
+        [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0]
+        """
+        pause = first
+        while True:
+            yield pause * (1.0 - 0.5 * self.chance())
+            pause = min(2.0 * pause, longest)
+
+
+class Line:
+    """A line to one server: its methods take and give messages; bytes that travelled are counted. A resource, to be closed."""
+
+    def __init__(self, server: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        host, port = split_address(server)
+        self.server, self.private = server, credentials is not None
+        self.bytes_down = self.bytes_up = 0
+        target = f"{host}:{port}"
+        self._channel = (
+            grpc.insecure_channel(target, options=_OPTIONS)
+            if credentials is None
+            else grpc.secure_channel(target, credentials, options=_OPTIONS)
+        )
+        one: Any = self._channel.unary_unary
+        self._unary = {name: one(path_of(name)) for name in ("Enrol", "Check", "Hand", "Held", "Leave")}
+        self._fetch: Any = self._channel.unary_stream(path_of("Fetch"))
+        self._stream: Any = self._channel.stream_unary(path_of("HandStream"))
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def enrol(self, request: pb.EnrolRequest) -> pb.EnrolReply:
+        """Become a client, or be known again."""
+        return parsed(self._call("Enrol", request.SerializeToString()), pb.EnrolReply)
+
+    def check(self, request: pb.CheckIn) -> tuple[pb.Answer, memoryview]:
+        """Ask for work; the answer, and the model where it came along."""
+        return opened(self._call("Check", request.SerializeToString()), pb.Answer)
+
+    def fetch(self, request: pb.FetchRequest) -> Iterator[bytes]:
+        """The bytes of a blob from an offset on."""
+        try:
+            for chunk in self._fetch(request.SerializeToString(), timeout=None):
+                self.bytes_down += len(chunk)
+                yield chunk
+        except grpc.RpcError as wrong:
+            raise self._meaning(wrong) from None
+
+    def hand(self, data: bytes, seconds: float = CALL_SECONDS) -> tuple[pb.Receipt, memoryview]:
+        """A framed report in one message; the receipt, and the model of the next work where it came along."""
+        return opened(self._call("Hand", data, seconds), pb.Receipt)
+
+    def hand_stream(self, pieces: Iterable[bytes], seconds: float) -> tuple[pb.Receipt, memoryview]:
+        """The same in pieces: a frame without a payload first, then chunks."""
+        try:
+            return opened(self._counted(self._stream(self._sent(pieces), timeout=seconds)), pb.Receipt)
+        except grpc.RpcError as wrong:
+            raise self._meaning(wrong) from None
+
+    def held(self, request: pb.HeldRequest) -> int:
+        """How many bytes of a broken upload are there."""
+        return parsed(self._call("Held", request.SerializeToString()), pb.HeldReply).offset
+
+    def leave(self, request: pb.LeaveRequest) -> None:
+        """Say good-bye; whoever cannot be told will notice."""
+        self._call("Leave", request.SerializeToString(), _BRIEF_SECONDS)
+
+    def _call(self, method: str, data: bytes, seconds: float = CALL_SECONDS) -> bytes:
+        self.bytes_up += len(data)
+        try:
+            return self._counted(self._unary[method](data, timeout=seconds))
+        except grpc.RpcError as wrong:
+            raise self._meaning(wrong) from None
+
+    def _counted(self, reply: bytes) -> bytes:
+        self.bytes_down += len(reply)
+        return reply
+
+    def _sent(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        for piece in pieces:
+            self.bytes_up += len(piece)
+            yield piece
+
+    def _meaning(self, wrong: Any) -> Exception:
+        """What a failed call means to a device. What the server wrote is shown, and never more than shown."""
+        code, said = wrong.code(), shown(wrong.details() or "")
+        if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED):
+            return BadInput(f"the server at {self.server} refuses: {said}")
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            return Stranger(said)
+        if code is grpc.StatusCode.NOT_FOUND:
+            return Gone(said)
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            return BadInput(
+                f"at {self.server} something answers that is no FedFleet server, or one of another version ({said}); check the "
+                "address, and install the same version on both sides"
+            )
+        if code in _OUT_OF_REACH:
+            if code is grpc.StatusCode.UNAVAILABLE and any(word in said.lower() for word in _NO_TLS):
+                return BadInput(
+                    f"the server at {self.server} and this device cannot agree on TLS ({said}); give --ca with the authority that "
+                    "signed the server's certificate, and the name that stands in it as the address"
+                )
+            return OutOfReach(f"{code.name}: {said}" if said else code.name)
+        return RunFailed(f"the server at {self.server} failed: {code.name}: {said}")
+
+
+def patiently(
+    call: Callable[[], Reply],
+    line: Line,
+    wait: Patience,
+    seconds: float,
+    remark: Callable[[str], None] | None = None,
+) -> Reply:
+    """One call, tried again with growing pauses while the server is out of reach; BadInput when patience ends."""
+    began, told = wait.clock(), False
+    for pause in wait.pauses():
+        try:
+            return call()
+        except OutOfReach as wrong:
+            if wait.clock() + pause > began + seconds:
+                plain = "" if line.private else ", or give --ca if it speaks TLS"
+                raise BadInput(
+                    f"no server answers at {line.server} ({wrong}); start one with fedfleet serve{plain}"
+                ) from None
+            if remark is not None and not told and wait.clock() - began > _WORTH_A_WORD:
+                remark(f"the server at {line.server} does not answer ({wrong}); trying for {seconds:g} s")
+                told = True
+        wait.sleep(pause)
+    raise AssertionError("pauses never end")

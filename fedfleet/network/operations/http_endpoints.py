@@ -1,0 +1,175 @@
+"""A small HTTP server with /metrics, /healthz and /readyz, in a thread of its own: a stuck processor can still be found out.
+
+It answers GET and HEAD for those three paths and nothing else, repeats nothing of what it was sent, reads at most 8 KiB for at
+most five seconds, and keeps at most 32 connections. It tells no secret, but has neither encryption nor passwords: by default it
+listens on the loopback, and elsewhere only where somebody says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedfleet.core.errors import BadInput
+from fedfleet.network.operations.health import Board, disk_check, why_dead, why_unready
+from fedfleet.network.operations.metrics import CONTENT_TYPE, exposition
+from fedfleet.network.protocol.frames import split_address
+
+MOST_BYTES = 8192
+MOST_CONNECTIONS = 32
+REQUEST_SECONDS = 5.0
+_PLAIN = "text/plain; charset=utf-8"
+_WORDS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 500: "Internal Server Error",
+          503: "Service Unavailable"}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """An answer."""
+
+    code: int
+    body: bytes
+    kind: str = _PLAIN
+
+
+Pages = Mapping[str, Callable[[], Page]]
+
+
+def pages_of(board: Board, folder: Path) -> Pages:
+    """The three pages of a server that writes to this folder."""
+    writable = disk_check(folder)
+
+    def metrics() -> Page:
+        return Page(200, exposition(board.figures), CONTENT_TYPE)
+
+    def healthz() -> Page:
+        return _verdict(why_dead(board, time.monotonic()))
+
+    def readyz() -> Page:
+        return _verdict(why_unready(board, time.monotonic(), writable=writable()))
+
+    return {"/metrics": metrics, "/healthz": healthz, "/readyz": readyz}
+
+
+class Endpoints:
+    """The HTTP server; `address` is where it listens, with the port that it got."""
+
+    def __init__(self, address: str, pages: Pages) -> None:
+        self._pages = pages
+        self._open: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
+        self._loop = asyncio.new_event_loop()  # of the thread below, never of whoever calls
+        host, port = split_address(address, any_port=True)
+        try:
+            family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)[0]
+            self._socket = socket.create_server(place[:2], family=family, backlog=MOST_CONNECTIONS)  # type: ignore[arg-type]
+        except OSError as wrong:
+            self._loop.close()
+            said = wrong.strerror or str(wrong)
+            raise BadInput(f"metrics: cannot listen at {address}: {said}; give another --metrics HOST:PORT") from None
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+        self._stop = asyncio.Event()
+        self._thread = threading.Thread(target=self._serve, name="endpoints", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening and hang up."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+
+    def _serve(self) -> None:
+        try:
+            self._loop.run_until_complete(self._until_stopped())
+        finally:
+            self._loop.close()
+
+    async def _until_stopped(self) -> None:
+        server = await asyncio.start_server(self._connected, sock=self._socket, limit=MOST_BYTES)
+        await self._stop.wait()
+        # Nobody else is taken. The server is closed last: a connection that it is just taking would stay open for ever.
+        self._loop.remove_reader(self._socket)
+        await self._hang_up()
+        server.close()
+
+    async def _hang_up(self) -> None:
+        """Also on those whose connections were just being taken: these are tasks of the loop, and known when they end."""
+        until = self._loop.time() + 1.0
+        while (others := asyncio.all_tasks() - {asyncio.current_task()}) and self._loop.time() < until:
+            for writer in self._open:
+                writer.transport.abort()
+            await asyncio.wait(others, timeout=0.05)
+        await asyncio.sleep(0.01)  # sockets are closed one turn of the loop after their connections were given up
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._open) >= MOST_CONNECTIONS:
+            writer.transport.abort()
+        else:
+            self._open[writer] = self._loop.create_task(self._attend(reader, writer))
+
+    async def _attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # What goes wrong is the other side's: it hung up, or took too long.
+            with suppress(OSError, asyncio.TimeoutError):
+                await asyncio.wait_for(self._exchange(reader, writer), REQUEST_SECONDS)
+        finally:
+            del self._open[writer]
+            writer.transport.abort()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            head = b""
+        except asyncio.IncompleteReadError:
+            return
+        writer.write(answered(head, self._pages))
+        await writer.drain()
+        writer.write_eof()
+        await reader.read(
+            MOST_BYTES
+        )  # until the other side has read it and closes: else a reset could overtake the answer
+
+
+def answered(head: bytes, pages: Pages) -> bytes:
+    """The bytes of the answer to a request; of what stands in the request nothing is in it.
+
+    >>> answered(b"POST /metrics HTTP/1.1\\r\\n\\r\\n", {"/metrics": lambda: Page(200, b"")}).split(b"\\r\\n")[0]
+    b'HTTP/1.1 405 Method Not Allowed'
+    """
+    words = head.split(b"\r\n", 1)[0].split(b" ")
+    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+        return _written(Page(400, b"this is not a request of HTTP\n"))
+    method, target = words[0], words[1].split(b"?", 1)[0].decode("ascii", "replace")
+    page = pages.get(target)
+    if page is None:
+        return _written(Page(404, b"there is /metrics, /healthz and /readyz\n"))
+    if method not in (b"GET", b"HEAD"):
+        return _written(Page(405, b"GET or HEAD, please\n"))
+    try:
+        found = page()
+    except Exception as wrong:  # whatever it is, the server goes on
+        found = Page(500, f"this page failed ({type(wrong).__name__})\n".encode())
+    return _written(found, body=method == b"GET")
+
+
+def _written(page: Page, *, body: bool = True) -> bytes:
+    lines = [
+        f"HTTP/1.1 {page.code} {_WORDS[page.code]}",
+        f"Content-Type: {page.kind}",
+        f"Content-Length: {len(page.body)}",
+        "Cache-Control: no-store",
+        "X-Content-Type-Options: nosniff",
+        "Connection: close",
+        *(["Allow: GET, HEAD"] if page.code == 405 else []),
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + (page.body if body else b"")
+
+
+def _verdict(why: str) -> Page:
+    return Page(503, f"no: {why}\n".encode()) if why else Page(200, b"ok\n")

@@ -1,0 +1,222 @@
+"""The log of a server: one JSON object a line in a private, rotated file, and plain lines for people on standard error.
+
+Every entry has time, level, run, process and text, and device, task and round where they are known. Texts are constant sentences,
+and what varies is a fact beside them: so entries can be counted, and a flood of one sentence is cut off. Secrets are never
+written. Whoever logs does not wait for the disk: a thread writes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import queue
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from logging.handlers import QueueHandler, QueueListener, RotatingFileHandler
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+from fedfleet.network.operations.redaction import MOST_TEXT, facts, spellings, without_secrets
+from fedfleet.network.security.sanitiser import shown as printable
+from fedfleet.network.server.options import Level
+
+_LEVELS: dict[Level, int] = {
+    "debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR,
+}  # fmt: skip
+MOST_BYTES = 16 << 20  # of a log file before the next one is begun
+KEPT = 4  # older files
+MOST_WAITING = 10_000  # entries that wait for the disk; beyond, they are counted and dropped
+# Libraries that complain to the logging of the standard library; what they say belongs in the same file.
+_LIBRARIES = ("asyncio", "grpc", "concurrent.futures")
+
+
+class Log(Protocol):
+    """How to log: `RunLog.say`."""
+
+    def __call__(self, level: Level, text: str, **beside: Any) -> None:
+        """One sentence; what varies stands beside it by name."""
+
+
+def no_log(level: Level, text: str, **beside: Any) -> None:
+    """For whoever keeps no log."""
+    del level, text, beside
+
+
+@dataclass(slots=True)
+class Flood:
+    """How often each text was logged in the present window; more than `most` are only counted."""
+
+    most: int = 50
+    seconds: float = 10.0
+    began: float = 0.0
+    seen: dict[str, int] = field(default_factory=dict[str, int])
+
+    def passes(self, text: str, now: float) -> bool:
+        """Whether this one is written."""
+        if now - self.began >= self.seconds or len(self.seen) >= 1000:
+            self.began, self.seen = now, {}
+        self.seen[text] = count = self.seen.get(text, 0) + 1
+        return count <= self.most
+
+    def last(self, text: str) -> bool:
+        """Whether it was the last one of this window that is written."""
+        return self.seen.get(text, 0) == self.most
+
+
+class RunLog:
+    """The open log of one process of a run; `close` writes what is waiting."""
+
+    def __init__(
+        self,
+        path: Path,
+        run: str,
+        *,
+        process: str = "processor",
+        level: Level = "info",
+        shown: Level | None = "warning",
+        stream: Callable[[], TextIO] = lambda: sys.stderr,
+        max_bytes: int = MOST_BYTES,
+    ) -> None:
+        self._run, self._process, self._hidden = run, process, set[str]()
+        self._flood, self.dropped, self._closed = Flood(), 0, False
+        self._logger = logging.Logger("fedfleet.wire", _LEVELS[level])
+        waiting: queue.Queue[Any] = queue.Queue(MOST_WAITING)
+        self._feed = _Feed(waiting, self)
+        handlers: list[logging.Handler] = [_PrivateFile(path, max_bytes, self._line)]
+        if shown is not None:
+            handlers.append(_People(stream, self._plain, _LEVELS[shown]))
+        self._listener = QueueListener(waiting, *handlers, respect_handler_level=True)
+        self._listener.start()
+        self._logger.addHandler(self._feed)
+        for name in _LIBRARIES:
+            logging.getLogger(name).addHandler(self._feed)
+
+    def say(
+        self,
+        level: Level,
+        text: str,
+        *,
+        device: int | None = None,
+        task: int | None = None,
+        round: int | None = None,
+        error: BaseException | None = None,
+        **beside: object,
+    ) -> None:
+        """Log one sentence; what varies stands beside it by name."""
+        if not self._flood.passes(text, time.monotonic()):
+            self.dropped += 1
+            return
+        if self._flood.last(text):
+            beside["note"] = "more of these are not written for some seconds"
+        known = {"device": device, "task": task, "round": round}
+        named = {n: v for n, v in known.items() if v is not None} | beside
+        self._logger.log(_LEVELS[level], "%s", text, extra={"beside": named}, exc_info=error)
+
+    def hide(self, secret: bytes) -> None:
+        """This value must never be written, however it is spelt."""
+        self._hidden.update(spellings(secret))
+
+    def close(self) -> None:
+        """Write what is waiting and let the file go."""
+        if self._closed:
+            return
+        self._closed = True
+        for name in _LIBRARIES:
+            logging.getLogger(name).removeHandler(self._feed)
+        self._logger.removeHandler(self._feed)
+        self._listener.stop()
+        for handler in self._listener.handlers:
+            with suppress(OSError, ValueError):  # the disk is full, as was said when it was noticed
+                handler.close()
+
+    def _entry(self, record: logging.LogRecord) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "run": self._run,
+            "process": self._process,
+            "text": printable(without_secrets(record.getMessage(), self._hidden), MOST_TEXT),
+        }
+        if record.name != self._logger.name:
+            entry["library"] = record.name
+        entry |= facts(getattr(record, "beside", {}), self._hidden)
+        if record.exc_info and record.exc_info[1] is not None:
+            wrong = record.exc_info[1]
+            entry["error"] = type(wrong).__name__
+            entry["reason"] = printable(without_secrets(str(wrong), self._hidden), MOST_TEXT)
+            # Where it happened, never with what values.
+            entry["where"] = [
+                f"{Path(f.filename).name}:{f.lineno} {f.name}" for f in traceback.extract_tb(wrong.__traceback__)[-8:]
+            ]
+        return entry
+
+    def _line(self, record: logging.LogRecord) -> str:
+        return json.dumps(self._entry(record))
+
+    def _plain(self, record: logging.LogRecord) -> str:
+        entry = self._entry(record)
+        told = {"time", "level", "run", "process", "text", "where"}
+        beside = ", ".join(f"{name} {value}" for name, value in entry.items() if name not in told)
+        return f"{entry['time'][11:19]} {entry['level']}: {entry['text']}" + (f" ({beside})" if beside else "")
+
+
+class _Feed(QueueHandler):
+    """Hands records to the thread that writes; when that cannot keep up, they are counted and dropped."""
+
+    def __init__(self, waiting: queue.Queue[Any], log: RunLog) -> None:
+        super().__init__(waiting)
+        self._log = log
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """As it is: it stays in this process, and the error is told by its kind, not as text."""
+        return record
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        """Without waiting."""
+        try:
+            self.queue.put_nowait(record)
+        except queue.Full:
+            self._log.dropped += 1
+
+
+class _PrivateFile(RotatingFileHandler):
+    """A rotated file that only its owner can read; a full disk is said once on standard error, and the run goes on."""
+
+    def __init__(self, path: Path, max_bytes: int, line: Callable[[logging.LogRecord], str]) -> None:
+        self._complained = False
+        super().__init__(path, maxBytes=max_bytes, backupCount=KEPT, encoding="ascii")
+        self.format = line  # type: ignore[method-assign]
+
+    def _open(self) -> Any:
+        handle = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+        os.fchmod(handle, 0o600)
+        return open(handle, "a", encoding="ascii", closefd=True)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's own
+        """Once is enough."""
+        if not self._complained:
+            self._complained = True
+            sys.stderr.write(f"fedfleet: the log {self.baseFilename} cannot be written ({sys.exc_info()[1]})\n")
+
+
+class _People(logging.Handler):
+    """Lines on standard error, wherever that leads when a line is written: the live line may stand before it."""
+
+    def __init__(self, stream: Callable[[], TextIO], line: Callable[[logging.LogRecord], str], level: int) -> None:
+        super().__init__(level)
+        self._stream = stream
+        self.format = line  # type: ignore[method-assign]
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        try:
+            stream = self._stream()
+            stream.write(self.format(record) + "\n")
+            stream.flush()
+        except (OSError, ValueError):  # nobody reads it any more
+            pass

@@ -1,0 +1,1 @@
+"""The protocol: messages between devices and server, and between the server's own processes, as bytes."""

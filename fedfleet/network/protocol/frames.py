@@ -1,0 +1,115 @@
+"""What crosses the wire, as bytes and back: frames of a head and a payload, offers, addresses, the limits of a channel.
+
+A frame is four bytes (the length of the head, little-endian), the head (a protobuf message) and the payload (raw bytes): tensors
+are never copied into a message. Whatever is wrong with bytes from elsewhere is `Refused`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from typing import TYPE_CHECKING, TypeVar
+
+import google_crc32c
+from google.protobuf.message import DecodeError, Message
+
+from fedfleet.core.errors import BadInput, Refused
+
+if TYPE_CHECKING:  # a device that waits for work has no use for tensors, and numpy is a third of its memory
+    from fedfleet.core.codec import Codec
+    from fedfleet.core.parts import Offer
+    from fedfleet.core.trees import Tree
+
+# Raised whenever one side would misunderstand the other; see proto/fleet.proto.
+PROTOCOL = 3
+CHUNK = 1 << 20  # bytes of a streamed chunk at most
+SMALL = 1 << 20  # a payload of at most so many bytes travels in one message, a larger one in chunks
+MOST_HEAD = 1 << 16
+_LENGTH = struct.Struct("<I")
+# A name, an IPv4 address, or an IPv6 address in brackets; then the port.
+_ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,5})")
+CHANNEL_OPTIONS = (
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_http_proxy", 0),  # a proxy of the environment is for web pages, not for the fleet
+)
+Head = TypeVar("Head", bound=Message)
+
+SERVICE = "fedfleet.wire.Fleet"
+
+
+def path_of(method: str) -> str:
+    """The full name of a method of the service, as gRPC wants it."""
+    return f"/{SERVICE}/{method}"
+
+
+def crc32c(data: bytes | bytearray | memoryview) -> int:
+    """The CRC-32C of some bytes, without a copy.
+
+    >>> hex(crc32c(memoryview(b"123456789")))
+    '0xe3069283'
+    """
+    if isinstance(data, bytes):
+        return google_crc32c.value(data)
+    import numpy as np
+
+    view = np.frombuffer(data, np.uint8)
+    view.flags.writeable = False  # the library takes nothing else
+    return google_crc32c.value(view)  # pyright: ignore[reportArgumentType]
+
+
+def framed(head: Message, payload: bytes | memoryview = b"") -> bytes:
+    """A head and its payload as one piece of bytes."""
+    said = head.SerializeToString()
+    return b"".join((_LENGTH.pack(len(said)), said, payload))
+
+
+def opened(data: bytes | memoryview, kind: type[Head]) -> tuple[Head, memoryview]:
+    """The inverse of `framed`; the payload is a view of the same bytes."""
+    view = memoryview(data)
+    if len(view) < _LENGTH.size:
+        raise Refused("it is shorter than any frame")
+    (length,) = _LENGTH.unpack(view[: _LENGTH.size])
+    if length > MOST_HEAD or length > len(view) - _LENGTH.size:
+        raise Refused(f"the head of its frame claims {length} bytes, which it has not, or which are too many")
+    return parsed(view[_LENGTH.size : _LENGTH.size + length], kind), view[_LENGTH.size + length :]
+
+
+def parsed(data: bytes | memoryview, kind: type[Head]) -> Head:
+    """A message of this kind from its bytes."""
+    try:
+        return kind.FromString(bytes(data))
+    except (DecodeError, ValueError, UnicodeDecodeError) as wrong:
+        raise Refused(f"its head is no {kind.__name__} ({wrong})") from None
+
+
+def offer_to_bytes(offer: Offer) -> bytes:
+    """An offer as it travels: the model's leaves under their own names, what else goes down behind a mark; or in its code."""
+    from fedfleet.core.container import packed
+    from fedfleet.learn.compression import travelling
+
+    return packed(travelling(offer)) if offer.encoded is None else offer.encoded()
+
+
+def offer_from_bytes(data: bytes, codec: Codec | None = None, like: Tree | None = None) -> Offer:
+    """The inverse of `offer_to_bytes`, by the codec in which the model comes; `like` is such a model."""
+    from fedfleet.core.container import unpacked
+    from fedfleet.core.parts import Offer
+    from fedfleet.learn.codecs.messages import received
+    from fedfleet.learn.compression import EXTRA
+
+    found = unpacked(data) if codec is None else received(codec, data, like or {})
+    extra = {n.removeprefix(EXTRA): v for n, v in found.items() if n.startswith(EXTRA)}
+    return Offer({n: v for n, v in found.items() if not n.startswith(EXTRA)}, extra)
+
+
+def split_address(text: str, *, any_port: bool = False) -> tuple[str, int]:
+    """Host and port of `host:port`; port 0 only where any free port will do.
+
+    >>> split_address("127.0.0.1:50051")
+    ('127.0.0.1', 50051)
+    """
+    found = _ADDRESS.fullmatch(text)
+    port = int(found["port"]) if found else -1
+    if found is None or not (0 if any_port else 1) <= port <= 65535:
+        raise BadInput(f"the address {text!r} is not HOST:PORT; write such as 127.0.0.1:50051")
+    return found["host"], port

@@ -1,0 +1,258 @@
+"""Admits devices: each gets a place (a client of the run) and a generation, from which its secret follows.
+
+The rules, in the order in which they are asked:
+1. Whoever shows the secret of the device that holds a place is that device, and keeps place and generation.
+2. Whoever repeats an attempt whose answer was lost (same random bytes, same token) gets the answer again.
+3. A token must be good (`tokens.why_not`); without one, enrolment must be open, and not to a device that was put out. One use is
+   counted per place given. A secret of another run is worth nothing, and does no harm.
+4. A token that names a client gives that place, also if it is taken: the newcomer takes it over, and the secret of the earlier
+   device holds no more. So a lost device is replaced, and nobody else can push a device out.
+5. Any other token gives a place that is free: the one asked for, else the first that nobody ever had, else one that was revoked.
+   Two devices never hold one place: the later one is refused.
+
+A revoked place has the next generation at once, so that the old secret holds nowhere. Everything is on the disk before it is
+answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedfleet.core.errors import RunFailed
+from fedfleet.network.protocol.fleet_pb2 import EnrolRequest
+from fedfleet.network.security.enrolment_request import Admitted, Refusal, Terms, attempt_of, declared, doubted, unfit
+from fedfleet.network.security.enrolment_store import end_enrolment, open_store, revoke_client, transaction
+from fedfleet.network.security.sanitiser import shown
+from fedfleet.network.security.secrets import RunKey, check_secret
+from fedfleet.network.security.tokens import Token, token_of, use_token, why_not
+
+_NEW_ROW = """INSERT INTO enrolments
+(client, generation, token, attempt, samples, test_samples, memory_bytes, data, peer, enrolled, evidence)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+
+
+class Registry:
+    """Who holds which place; a resource, to be closed. One caller at a time; `now` is in Unix seconds.
+
+    `generations[client]` is the generation whose secret holds, whether somebody has it yet or not; `enrolled[client]` says so.
+    """
+
+    def __init__(self, path: Path, key: RunKey, terms: Terms) -> None:
+        self._path, self._key, self.terms = path, key, terms
+        self._db = open_store(path)
+        self._changed: set[int] = set()  # places whose generation changed since somebody asked
+        self._load()
+
+    def _load(self) -> None:
+        n = self.terms.clients
+        self.generations: NDArray[np.uint32] = np.ones(n, np.uint32)
+        self.enrolled: NDArray[np.bool_] = np.zeros(n, np.bool_)
+        self._samples, self._tests = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self._own = np.zeros(n, np.bool_)  # brings its own data
+        self._unused = 0  # below this, everybody was enrolled once
+        rows = self._db.execute(
+            "SELECT client, generation, samples, test_samples, data, revoked FROM enrolments ORDER BY client, generation"
+        )
+        for client, generation, samples, tests, data, revoked in rows:
+            if client >= n:
+                raise RunFailed(f"{self._path} has a device for client {client}, and the run has {n} clients only")
+            self._hold(client, generation, samples, tests, data)
+            if revoked is not None:
+                self._end(client, generation)
+        self._seen = self._version()
+
+    def close(self) -> None:
+        """Close the store."""
+        self._db.close()
+
+    def enrol(self, request: EnrolRequest, now: float, peer: str) -> Admitted | Refusal:
+        """Admit one device, or say why not."""
+        return self.enrol_all([(request, peer)], now)[0]
+
+    def enrol_all(self, requests: Sequence[tuple[EnrolRequest, str]], now: float) -> list[Admitted | Refusal]:
+        """Admit devices in this order, in one transaction; what is answered is on the disk. If it cannot be, nobody is admitted."""
+        barred = [self._barred(request, now) for request, _ in requests]
+        try:
+            with transaction(self._db, self._path):
+                self._see_revocations()
+                return [
+                    Refusal(why) if why is not None else self._admit(request, now, peer)
+                    for why, (request, peer) in zip(barred, requests, strict=True)
+                ]
+        except BaseException:
+            self._load()  # what was written down here is not on the disk
+            raise
+
+    def holds(self, client: int, secret: bytes) -> bool:
+        """Whether this secret is that of the device which holds the place."""
+        return (
+            client < self.terms.clients
+            and bool(self.enrolled[client])
+            and check_secret(self._key, client, int(self.generations[client]), secret)
+        )
+
+    def heaviest(self, clients: NDArray[np.integer] | int, spec: NDArray[np.floating] | float) -> NDArray[np.float64]:
+        """The most that a report of these clients may weigh: what they declared; with the spec's own data, no more than `spec`."""
+        said = self._samples[clients].astype(np.float64)
+        return np.where(self._own[clients], said, np.where(said > 0, np.minimum(said, spec), spec))
+
+    def most_tests(self, clients: NDArray[np.integer], spec: NDArray[np.integer]) -> NDArray[np.int64]:
+        """On how many samples these clients may judge a model: what they declared of their own data, or what the spec deals."""
+        return np.where(self._own[clients], self._tests[clients], spec).astype(np.int64)
+
+    def brings_own(self, client: int) -> bool:
+        """Whether the device of this client trains on data of its own."""
+        return bool(self._own[client])
+
+    def revoke(self, client: int, now: float) -> None:
+        """Put a device out: its secret holds no more."""
+        revoke_client(self._db, client, now)
+        self._see_revocations()
+
+    def changed(self) -> list[tuple[int, int]]:
+        """Places whose generation changed since the last call, here or by the command line, with the generation that holds now."""
+        if self._version() != self._seen:
+            self._see_revocations()
+        found = [(client, int(self.generations[client])) for client in sorted(self._changed)]
+        self._changed.clear()
+        return found
+
+    def raised(self) -> list[tuple[int, int]]:
+        """All places whose generation is not 1, as a process that starts has to know them."""
+        return [(int(client), int(self.generations[client])) for client in np.flatnonzero(self.generations != 1)]
+
+    def _barred(self, request: EnrolRequest, now: float) -> str | None:
+        """What is wrong with a request, whatever places there are. Strangers do not get as far as the hook for evidence."""
+        why = unfit(request, self.terms)
+        if why is not None or self.terms.evidence is None:
+            return why
+        if not (request.HasField("client") and self.holds(request.client, request.secret)):
+            why = self._uninvited(request, now)[0]
+        return why or doubted(self.terms.evidence, request)
+
+    def _uninvited(self, request: EnrolRequest, now: float) -> tuple[str | None, Token | None]:
+        if request.token:
+            token = token_of(self._db, request.token)
+            return (None if self._attempted(request) else why_not(token, now)), token
+        if not self.terms.open:
+            return (
+                "this server admits devices with a token only; ask whoever keeps it for one, and give it with --token",
+                None,
+            )
+        return None, None
+
+    def _admit(self, request: EnrolRequest, now: float, peer: str) -> Admitted | Refusal:
+        wants = request.client if request.HasField("client") else None
+        if wants is not None and self.holds(wants, request.secret):
+            self._declare_again(wants, request)
+            return Admitted(wants, int(self.generations[wants]), False)
+        if (earlier := self._attempted(request)) is not None:
+            return self._answered_before(*earlier)
+        if not request.token and wants is not None and self._held_once(wants, request.secret):
+            return Refusal("the device was put out, and its secret holds no more; enrol it anew with a token")
+        why, token = self._uninvited(request, now)
+        if why is not None:
+            return Refusal(why)
+        place = self._place(wants, token)
+        if isinstance(place, Refusal):
+            stale = " (it remembers another run: an empty --store lets it begin anew)" if request.secret else ""
+            return Refusal(place.sentence + stale)
+        return self._give(place, request, token, now, peer)
+
+    def _held_once(self, client: int, secret: bytes) -> bool:
+        """Whether a device held this place with this secret and was put out; any other secret is worth nothing."""
+        earlier = range(1, int(self.generations[client])) if client < self.terms.clients else ()
+        return any(check_secret(self._key, client, generation, secret) for generation in earlier)
+
+    def _place(self, wants: int | None, token: Token | None) -> int | Refusal:
+        """Which place a newcomer gets (rules 4 and 5)."""
+        named = None if token is None else token.client
+        client = wants if named is None else named
+        if named is not None and wants is not None and named != wants:
+            return Refusal(
+                f"the token is for client {named}, and the device wants to be client {wants}; leave out one of them"
+            )
+        if client is None:
+            return self._free()
+        if client >= self.terms.clients:
+            return Refusal(f"there is no client {client}: the run has clients 0 to {self.terms.clients - 1}")
+        if named is None and self.enrolled[client]:
+            return Refusal(
+                f"client {client} is another device; ask for a token that names this client, or leave out the number"
+            )
+        return client
+
+    def _free(self) -> int | Refusal:
+        taken, n = self.enrolled, self.terms.clients
+        while self._unused < n and (taken[self._unused] or self.generations[self._unused] > 1):
+            self._unused += 1
+        if self._unused < n:
+            return self._unused
+        revoked = np.flatnonzero(~taken)
+        return int(revoked[0]) if len(revoked) else Refusal(f"all {n} places of the run are taken")
+
+    def _give(self, client: int, request: EnrolRequest, token: Token | None, now: float, peer: str) -> Admitted:
+        if self.enrolled[client]:
+            end_enrolment(self._db, client, now)
+            self._end(client, int(self.generations[client]))
+        generation = int(self.generations[client])
+        row = (
+            client,
+            generation,
+            None if token is None else token.id,
+            attempt_of(request),
+            *declared(request),
+            shown(peer),
+            now,
+        )
+        self._db.execute(_NEW_ROW, (*row, hashlib.sha256(request.evidence).digest() if request.evidence else None))
+        if token is not None:
+            use_token(self._db, token)
+        self._hold(client, generation, request.samples, request.test_samples, request.data)
+        return Admitted(client, generation, True)
+
+    def _attempted(self, request: EnrolRequest) -> tuple[int, int] | None:
+        mark = attempt_of(request)
+        if mark is None:
+            return None
+        return self._db.execute("SELECT client, generation FROM enrolments WHERE attempt = ?", (mark,)).fetchone()
+
+    def _answered_before(self, client: int, generation: int) -> Admitted | Refusal:
+        if self.enrolled[client] and self.generations[client] == generation:
+            return Admitted(client, generation, False)
+        return Refusal("the device was enrolled so and put out since; enrol it anew with another token")
+
+    def _declare_again(self, client: int, request: EnrolRequest) -> None:
+        """A device that comes back may have other data than before."""
+        said = (*declared(request), client, int(self.generations[client]))
+        changed = "(samples, test_samples, memory_bytes, data) IS NOT (?1, ?2, ?3, ?4)"
+        self._db.execute(
+            "UPDATE enrolments SET samples = ?1, test_samples = ?2, memory_bytes = ?3, data = ?4 "
+            f"WHERE client = ?5 AND generation = ?6 AND {changed}",
+            said,
+        )
+        self._hold(client, int(self.generations[client]), request.samples, request.test_samples, request.data)
+
+    def _hold(self, client: int, generation: int, samples: int, tests: int, data: str) -> None:
+        self.generations[client], self.enrolled[client] = generation, True
+        self._samples[client], self._tests[client], self._own[client] = samples, tests, data != ""
+
+    def _end(self, client: int, generation: int) -> None:
+        self.generations[client], self.enrolled[client] = generation + 1, False
+        self._changed.add(client)
+
+    def _see_revocations(self) -> None:
+        self._seen = self._version()
+        for client, generation in self._db.execute(
+            "SELECT client, generation FROM enrolments WHERE revoked IS NOT NULL"
+        ):
+            if generation >= self.generations[client]:
+                self._end(client, generation)
+
+    def _version(self) -> int:
+        return self._db.execute("PRAGMA data_version").fetchone()[0]

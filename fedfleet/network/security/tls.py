@@ -1,0 +1,163 @@
+"""Private channels: TLS 1.3 only, with certificates of both sides if the server wants that; no listening in the open without."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.network import ONLY_TLS_1_3
+from fedfleet.network.protocol.frames import split_address
+
+_MAKE = "fedfleet certificate --out DIR makes one for development"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFiles:
+    """A server's certificate chain and key (PEM); with `client_ca`, callers must show a certificate that it has signed."""
+
+    certificate: Path
+    key: Path
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientFiles:
+    """Whom a device trusts (None: what the system trusts), and its own certificate where the server wants one (PEM)."""
+
+    ca: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+
+
+def server_credentials(files: ServerFiles) -> grpc.ServerCredentials:
+    """Credentials of a server. Certificates that were renewed in place are taken up with the next connection."""
+    _check_version()
+    first, wanted = _server_configuration(files), files.client_ca is not None
+    renewed: Any = _renewed(files)  # it may answer None, as gRPC's documentation says and its types do not
+    return grpc.dynamic_ssl_server_credentials(first, renewed, require_client_authentication=wanted)
+
+
+def client_credentials(files: ClientFiles) -> grpc.ChannelCredentials:
+    """Credentials of a device."""
+    _check_version()
+    if (files.certificate is None) != (files.key is None):
+        raise BadInput("a device's own certificate needs both files: --certificate and --key")
+    if files.certificate is None or files.key is None:
+        return grpc.ssl_channel_credentials(_roots(files.ca))
+    _check_pair(files.certificate, files.key)
+    return grpc.ssl_channel_credentials(_roots(files.ca), _read(files.key), _read(files.certificate))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host can be reached from this machine only.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "[::1]", "localhost", "0.0.0.0", "example.org")]
+    [True, True, True, False, False]
+    """
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def refuse_open(address: str, tls: bool) -> None:
+    """Refuse to listen beyond this machine without TLS: secrets and updates would cross the network for everybody to read."""
+    host, _ = split_address(address, any_port=True)
+    if not tls and not is_loopback(host):
+        raise BadInput(
+            f"listening on {address} without TLS would show secrets and updates to the network; give --certificate and --key "
+            f"({_MAKE}), or listen on 127.0.0.1"
+        )
+
+
+def refuse_plain(address: str, tls: bool) -> None:
+    """Refuse to call another machine without TLS: the device's secret would cross the network for everybody to read."""
+    host, _ = split_address(address)
+    if not tls and not is_loopback(host):
+        raise BadInput(
+            f"calling {address} without TLS would show the device's secret to the network; give --ca FILE with the server's "
+            "authority, or --tls if the system knows it"
+        )
+
+
+def _check_version() -> None:
+    if not ONLY_TLS_1_3:
+        raise RunFailed("gRPC was loaded before fedfleet.network, and would accept TLS 1.2; import that first")
+
+
+def _server_configuration(files: ServerFiles) -> grpc.ServerCertificateConfiguration:
+    _check_pair(files.certificate, files.key)
+    roots = None if files.client_ca is None else _roots(files.client_ca)
+    return grpc.ssl_server_certificate_configuration([(_read(files.key), _read(files.certificate))], roots)
+
+
+def _renewed(files: ServerFiles) -> Callable[[], grpc.ServerCertificateConfiguration | None]:
+    """What gRPC asks at every handshake: None while the files are the same, or cannot be used (the old ones go on)."""
+    paths = [path for path in (files.certificate, files.key, files.client_ca) if path is not None]
+    last = [_stamps(paths)]
+
+    def fetch() -> grpc.ServerCertificateConfiguration | None:
+        stamps = _stamps(paths)
+        if stamps == last[0]:
+            return None
+        try:
+            found = _server_configuration(files)
+        except BadInput:  # half of the files is written; look again at the next handshake
+            return None
+        last[0] = stamps
+        return found
+
+    return fetch
+
+
+def _stamps(paths: list[Path]) -> tuple[tuple[int, int, int] | None, ...]:
+    def stamp(path: Path) -> tuple[int, int, int] | None:
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    return tuple(map(stamp, paths))
+
+
+def _check_pair(certificate: Path, key: Path) -> None:
+    """Refuse files that do not belong together, and a key that others can read, in words; gRPC would only fail to bind."""
+    for path in (certificate, key):
+        _read(path)
+    if stat.S_IMODE(key.stat().st_mode) & 0o007:
+        raise BadInput(f"the key {key} can be read by everybody on this machine; if nobody did, say: chmod 600 {key}")
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=lambda: b"")
+    except ssl.SSLError as wrong:
+        raise BadInput(
+            f"{certificate} and {key} cannot be used as a certificate and its key without a passphrase, in PEM "
+            f"({wrong.reason or 'not PEM'}); {_MAKE}"
+        ) from None
+
+
+def _roots(path: Path | None) -> bytes | None:
+    if path is None:
+        return None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=_read(path).decode("ascii"))
+    except (ssl.SSLError, ValueError):
+        raise BadInput(f"{path} holds no certificates of an authority in PEM") from None
+    return _read(path)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as wrong:
+        raise BadInput(f"{path} cannot be read ({wrong.strerror}); {_MAKE}") from None

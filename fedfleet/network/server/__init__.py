@@ -1,0 +1,1 @@
+"""The server's event loop: admission of reports, commits, candidates, offers, recovery."""

@@ -1,0 +1,96 @@
+"""Blobs: bytes that many devices get, written once by the processor and sent from shared memory by every transmitter."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import mmap
+import os
+import secrets
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedfleet.core.errors import RunFailed
+from fedfleet.network.protocol.frames import crc32c
+
+_SHARED = Path("/dev/shm")
+_LOCK = ".lock"  # held as long as the server lives, however it dies: what nobody holds is nobody's memory
+_held: dict[Path, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """Bytes by their content: what they are called, where they lie, how many they are, their CRC-32C."""
+
+    name: str
+    path: str
+    nbytes: int
+    crc32c: int
+
+
+def shared_folder() -> Path:
+    """A new folder of this server's processes, in shared memory where there is any; remove it at the end."""
+    if not os.access(_SHARED, os.W_OK):
+        return Path(tempfile.mkdtemp(prefix="fedfleet-"))
+    _sweep(_SHARED)
+    made = _SHARED / f"fedfleet-{os.getpid()}-{secrets.token_hex(4)}"
+    draft = made.with_suffix(".new")  # nobody sweeps it before its lock is held
+    draft.mkdir(mode=0o700)
+    handle = os.open(draft / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    draft.rename(made)
+    _held[made] = handle
+    return made
+
+
+def _sweep(place: Path) -> None:
+    """Give back the memory of servers that were killed."""
+    for lock in place.glob(f"fedfleet-*/{_LOCK}"):
+        if lock.parent.suffix:
+            continue
+        with suppress(OSError):  # somebody else's
+            handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def remove_folder(folder: Path) -> None:
+    """Give the memory back."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder in _held:
+        os.close(_held.pop(folder))
+
+
+def write_blob(folder: Path, data: bytes) -> Blob:
+    """Put bytes where all processes find them; the same bytes are written once."""
+    name = hashlib.sha256(data).hexdigest()[:32]
+    path = folder / f"{name}.blob"
+    if not path.exists():
+        try:
+            draft = path.with_suffix(".part")
+            draft.write_bytes(data)
+            draft.replace(path)
+        except OSError as wrong:
+            raise RunFailed(
+                f"a model of {len(data)} bytes does not fit into shared memory at {folder} ({wrong})"
+            ) from wrong
+    return Blob(name, str(path), len(data), crc32c(data))
+
+
+def drop_blob(blob: Blob) -> None:
+    """Nobody needs it any more; who is still sending it may finish."""
+    Path(blob.path).unlink(missing_ok=True)
+
+
+def mapped(blob: Blob) -> memoryview:
+    """The bytes of a blob, without a copy."""
+    if not blob.nbytes:
+        return memoryview(b"")
+    with Path(blob.path).open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), blob.nbytes, access=mmap.ACCESS_READ))

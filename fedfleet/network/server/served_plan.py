@@ -1,0 +1,116 @@
+"""What a server serves, and the checks of a plan before anybody is let in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedfleet.core.codec import Codec
+from fedfleet.core.errors import BadInput
+from fedfleet.core.events import Event
+from fedfleet.core.parts import Pass, Plan
+from fedfleet.core.passes import NO_SETTINGS, STATS, LocalPass
+from fedfleet.core.records import Floats, Ints
+from fedfleet.core.sources import World
+from fedfleet.core.trees import Tree, tree_nbytes
+from fedfleet.network.evaluation.evaluators import Judging
+from fedfleet.network.security.enrolment import Registry
+from fedfleet.network.security.secrets import RunKey
+from fedfleet.simulation.rosters import check_sees
+from fedfleet.store.journal import Journal
+from fedfleet.store.noise_source import SEEDED, Noising
+
+_SLACK = 1 << 20  # what a report may hold beside the model: names, framing
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A run as its server sees it: the plan and its world, who judges, who is admitted, and where everything is kept.
+
+    `sheet(client)` is what a device is told of its own work; `frozen` are weights that nobody trains; `watch` hears of all events.
+    """
+
+    plan: Plan
+    world: World
+    judge: Judging
+    registry: Registry
+    key: RunKey
+    sheet: Callable[[int], bytes]
+    journal: Journal
+    folder: Path
+    name: str
+    noising: Noising = SEEDED
+    frozen: Tree | None = None
+    watch: Callable[[Sequence[Event]], None] | None = None
+
+
+def check_servable(plan: Plan, devices: int) -> None:
+    """Refuse what cannot work over a network, with one sentence each."""
+    promise = plan.algorithm.private
+    if promise is not None and promise.mechanism == "local":
+        raise BadInput(
+            "algorithm.private: local noise would be drawn from the seed, which the server knows, so that on a real network it "
+            "protects nobody yet; use gaussian or tree, or simulate it with fedfleet run"
+        )
+    if plan.algorithm.pooled:
+        raise BadInput(
+            f"algorithm {plan.algorithm.name!r} trains on everybody's data in one place, which no device can; simulate it"
+        )
+    check_sees(plan)
+    unseen = [name for name in plan.choose.sees if name.endswith("_seconds") or name == "joules"]
+    if unseen:
+        raise BadInput(
+            f"selector {plan.choose.name!r} wants to see {unseen[0]} of clients, which nobody can foresee on a real network; "
+            "use uniform"
+        )
+    if not 1 <= devices <= plan.clients:
+        raise BadInput(
+            f"--devices: cannot wait for {devices} devices in a fleet of {plan.clients} clients; say 1 to {plan.clients}"
+        )
+
+
+def largest_report(plan: Plan) -> int:
+    """The most bytes that a report may have: twice the model, and some room."""
+    return (
+        2 * max(tree_nbytes(plan.params), tree_nbytes(plan.algorithm.fold.like(plan.algorithm.init(plan.params))))
+        + _SLACK
+    )
+
+
+def stats_of(plan: Plan) -> list[str] | None:
+    """The names of the statistics that clients report; None: an opaque pass calls them what it likes."""
+    opaque = any(not isinstance(plan.algorithm.local(c, NO_SETTINGS), LocalPass) for c in range(plan.clients))
+    return None if opaque else list(STATS)
+
+
+def codecs_of(plan: Plan) -> dict[int, Codec]:
+    """In which code each client's reports come, where they come in one."""
+    found: dict[int, Codec] = {}
+    for client in range(plan.clients):  # overrides may change some of them
+        half = plan.algorithm.local(client, NO_SETTINGS)
+        if isinstance(half, LocalPass) and half.up is not None:
+            found[client] = half.up
+    return found
+
+
+def heaviest_reports(plan: Plan, registry: Registry, clients: Ints, share: Floats, sizes: Ints) -> Floats:
+    """The most that an honest report of each of these tasks can weigh.
+
+    Without this limit one device could claim so much weight that the fold's total overflows and the run fails.
+    """
+    samples = registry.heaviest(clients, sizes.astype(np.float64))
+    most = plan.algorithm.fold.total_weight
+    return np.array([
+        min(_heaviest(plan.algorithm.local(client, NO_SETTINGS), math.ceil(part * own)), most)
+        for client, part, own in zip(clients.tolist(), share.tolist(), samples.tolist(), strict=True)
+    ])  # fmt: skip
+
+
+def _heaviest(local: Pass, samples: int) -> float:
+    if not isinstance(local, LocalPass):
+        return math.inf  # an opaque pass may weigh its reports as it likes
+    return float(samples) if local.weigh == "samples" else 1.0

@@ -1,0 +1,36 @@
+"""How a stress run's processes reach each other: the options of channels and servers, with or without TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+
+from fedfleet.network.protocol.frames import CHANNEL_OPTIONS
+from fedfleet.network.security.tls import ClientFiles, ServerFiles, client_credentials, server_credentials
+
+_SIZES = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
+SERVER = (*_SIZES, ("grpc.so_reuseport", 1))
+# A pool of its own: else all channels to one address would share one connection, and so one transmitter.
+CHANNEL = (*CHANNEL_OPTIONS, ("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+
+
+class Reached(NamedTuple):
+    """A server, and the authority by which it is trusted ("": no TLS)."""
+
+    address: str
+    ca: str = ""
+
+
+def channel_to(reach: Reached, options: Sequence[tuple[str, Any]] = CHANNEL) -> grpc.aio.Channel:
+    """A connection of its own to a server."""
+    if not reach.ca:
+        return grpc.aio.insecure_channel(reach.address, options=options)
+    return grpc.aio.secure_channel(reach.address, client_credentials(ClientFiles(Path(reach.ca))), options=options)
+
+
+def credentials_for(certificate: str, key: str) -> grpc.ServerCredentials | None:
+    """What a server shows; None without TLS."""
+    return server_credentials(ServerFiles(Path(certificate), Path(key))) if certificate else None

@@ -1,0 +1,43 @@
+"""The same load from few clients to many: how the time of a round and the server's memory grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedfleet.core.errors import BadInput
+from fedfleet.network.stress.stress_run import Outcome, Stress, answer_of, stressed
+
+
+def sizes_of(text: str) -> list[int]:
+    """Numbers of clients, smallest first.
+
+    >>> sizes_of("1000,100")
+    [100, 1000]
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() and int(word) > 0 for word in words):
+        raise BadInput(f"--sweep: {text!r} is no list of numbers of clients; write such as 100,1000,10000")
+    return sorted({int(word) for word in words})
+
+
+def swept(
+    stress: Stress, sizes: Sequence[int], run: Callable[[Stress], Outcome] = stressed
+) -> Iterator[dict[str, Any]]:
+    """The answer for each number of clients, with the bytes of memory for each client more than in the first."""
+    first: dict[str, Any] | None = None
+    for clients in sizes:
+        got = answer_of(run(replace(stress, dummy=replace(stress.dummy, clients=clients))))
+        first = first or got
+        yield {**got, "bytes_per_client": per_client(first, got)}
+
+
+def per_client(first: dict[str, Any], now: dict[str, Any]) -> float | None:
+    """How many bytes of peak memory each further client costs.
+
+    >>> per_client({"clients": 100, "peak_rss_mb": 50.0}, {"clients": 1100, "peak_rss_mb": 51.0})
+    1000.0
+    """
+    more = now["clients"] - first["clients"]
+    return round((now["peak_rss_mb"] - first["peak_rss_mb"]) * 1e6 / more, 1) if more else None

@@ -1,1 +1,0 @@
-"""ACTS: runtimes and executors. Only here does anything wait, spawn, or read a clock."""

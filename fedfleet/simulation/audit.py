@@ -1,0 +1,264 @@
+"""Auditing: derive the journal of a run again, and name the first row that lies.
+
+A simulation is run again, in full: its rosters, picks, arrivals, models and scores all follow from its spec. Where nothing can or
+should be trained, the simulation runs on and believes the record in what only training tells; where even times follow from training
+(edges, codecs priced by value) or picks from it (selectors that learn), the coordinator alone is run on the recorded facts. So it
+is with a served run, whose facts nobody can derive: its models are made again from the aggregates that were kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import astuple, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from fedfleet.core.aggregation import Aggregate, Fold, Folding
+from fedfleet.core.commands import Command, Evaluate, Gather, Probe
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.events import Evaluated, Event, Probed, ReportRejected, ReportsGathered
+from fedfleet.core.parts import Executor, Plan
+from fedfleet.core.records import Context, Rejected, Report, ServerState
+from fedfleet.core.sources import World
+from fedfleet.core.trees import Tree
+from fedfleet.engine.replay import Contradiction, Regather, replay
+from fedfleet.executors.gather import evaluate
+from fedfleet.simulation.audit_record import Enough, Lie, Numbered, Record
+from fedfleet.simulation.probes import look
+from fedfleet.simulation.simulator import Simulation, drive, fresh
+from fedfleet.store.aggregates import load_aggregate
+from fedfleet.store.client_memory import ClientMemory
+from fedfleet.store.journal_rows import Kind, Row, decode_numbered, spans
+from fedfleet.store.noise_source import Noising
+from fedfleet.store.notes import evaluated_by_devices
+
+TRAINED = ("models", "scores", "losses")
+WORLD = ("rosters", "picks", "arrivals")
+
+
+def _nobody(work: Sequence[Any]) -> NoReturn:
+    raise AssertionError(f"nothing should be trained or tried, but {len(work)} jobs were given")
+
+
+NOBODY = Executor("nobody", _nobody, _nobody)
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was derived again and agrees with the record, and what was believed; the parameters where they were made again."""
+
+    events: int
+    commits: int
+    verified: tuple[str, ...]
+    believed: tuple[str, ...]
+    params: Tree | None = None
+
+
+def run_again(
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    rows: Sequence[Numbered],
+    *,
+    eager: bool = False,
+    key: bytes | None = None,
+) -> Audit:
+    """Everything derived from the plan and its world: simulate, and compare row by row. `key` is that of a secret run's noise."""
+    record = Record(rows, models=True)
+    params = _follow(record, fresh(plan, world, execute, eager=eager, noising=Noising(key)))
+    return Audit(record.events, record.commits, ("decisions", *WORLD, *TRAINED), (), params)
+
+
+def decide_again(plan: Plan, world: World, rows: Sequence[Numbered]) -> Audit:
+    """Everything derived that needs no training; what training tells is believed."""
+    plan = without_learning(plan)
+    if plan.choose.learn is not None or plan.algorithm.priced_by_value:
+        log = _read(rows)
+        return _facts_followed(plan, world, log, _believing(log.events))
+    record, start = Record(rows, models=False), fresh(plan, world, NOBODY)
+    sim = Recalling(plan, world, NOBODY, eager=False, state=start.state, busy=start.busy, record=record)
+    _follow(record, sim)
+    return Audit(record.events, record.commits, ("decisions", *WORLD), TRAINED)
+
+
+def follow_served(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
+    """The decisions of a served run, and its models from the aggregates that were kept; its facts are believed.
+
+    Without an executor the scores of the models are believed too, and those that devices gave in any case.
+    """
+    gathered = 0
+    by_devices = evaluated_by_devices(
+        row.note for row in (Row._make(r) for _, r in rows) if row.kind == Kind.NOTE and row.note
+    )
+
+    def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
+        nonlocal gathered
+        gathered += 1
+        kept = load_aggregate(plan, folder, command.server, gathered - 1, fact.time)
+        if spans(kept.tasks) != spans(fact.tasks):
+            raise RunFailed("the kept aggregate is of other reports")
+        return kept
+
+    found = _facts_followed(plan, world, _read(rows), regather, execute, models=True, by_devices=by_devices)
+    trained = ("models", "scores") if execute is not None else ("models",)
+    scores = ("scores",) if execute is None else ("scores by devices",) if by_devices else ()
+    return replace(found, verified=("decisions", *trained), believed=("aggregates", "losses", *WORLD, *scores))
+
+
+def follow_kept(plan: Plan, world: World, execute: Executor | None, rows: Sequence[Numbered], folder: Path) -> Audit:
+    """A simulation whose noise comes from a secret that is not here: its models from the noised aggregates that were kept.
+
+    What clients keep at home is not known then, so that the scores of personal models are believed.
+    """
+    log = _read(rows)
+    told = _believing(log.events)
+    tries = execute if plan.algorithm.personal is None else None
+
+    def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
+        said = told(command, fact)
+        if not len(fact.tasks):
+            return said
+        kept = load_aggregate(plan, folder, command.server, command.version, fact.time)
+        if spans(kept.tasks) != spans(fact.tasks):
+            raise RunFailed("the kept aggregate is of other reports")
+        return kept
+
+    found = _facts_followed(plan, world, log, regather, tries, models=True)
+    trained = ("models", "scores") if tries is not None else ("models",)
+    believed = ("aggregates", "losses", *WORLD, *(() if tries is not None else ("scores",)))
+    return replace(found, verified=("decisions", *trained), believed=believed)
+
+
+def without_learning(plan: Plan) -> Plan:
+    """The same decisions with an algorithm that folds nothing and leaves its model as it was."""
+    nothing, tick = Fold(plan.algorithm.fold.like, combine=lambda inside: {}), plan.algorithm.tick
+
+    def apply(server: ServerState, aggregate: Aggregate) -> ServerState:
+        del aggregate
+        return server if tick is None else tick(server)
+
+    return replace(plan, algorithm=replace(plan.algorithm, fold=nothing, apply=apply))
+
+
+def _folded(fact: ReportsGathered) -> ReportsGathered:
+    """A gathering as it was recorded, with something for `without_learning` to fold."""
+    stand_in = Folding({}, {}, collected=[(Report(0, 0, {}, 1.0, {}), Context(0, 0.0, 0))])
+    return replace(fact, aggregate=stand_in if len(fact.tasks) else None, stats={})
+
+
+def _believing(events: list[Event]) -> Regather:
+    """Gatherings as they were recorded, with the refusals that follow them."""
+    refused = {e.task: Rejected(e.task, e.client, e.reason) for e in events if isinstance(e, ReportRejected)}
+
+    def regather(command: Gather, fact: ReportsGathered) -> ReportsGathered:
+        gone = sorted(set(command.tasks) - set(fact.tasks.tolist()))
+        if set(fact.tasks.tolist()) - set(command.tasks) or not refused.keys() >= set(gone):
+            raise RunFailed("other reports had arrived")
+        return replace(_folded(fact), rejected=tuple(refused[task] for task in gone))
+
+    return regather
+
+
+@dataclass(slots=True)
+class Recalling(Simulation):
+    """A simulation that trains nothing: what only training tells is read from the record."""
+
+    record: Record = field(kw_only=True)
+
+    def gather(self, command: Gather) -> None:
+        """Which reports could be folded is believed, but they must be among those that arrived."""
+        fact = self.record.gathered(self.state.book.now, len(self.facts))  # a row for each
+        told = sorted([*fact.tasks.tolist(), *(r.task for r in fact.rejected)])
+        if told != sorted(command.tasks):
+            raise Lie(self.record.number, f"it gathers the tasks {spans(fact.tasks)!r}, but others had arrived")
+        self.facts.append(_folded(fact))
+
+    def evaluate(self, command: Evaluate) -> None:
+        """Scores are believed."""
+        self.facts.append(self.record.evaluated(self.state.book.now, command.version, len(self.facts)))
+
+    def answer(self, command: Probe, time: float) -> Probed:
+        """Losses are believed; everything else follows from the world."""
+        if command.stat != "loss":
+            return Simulation.answer(self, command, time)
+        fact = self.record.probed(time)
+        if fact.stat != command.stat or not np.array_equal(fact.clients, command.clients):
+            raise Lie(self.record.number, "other clients are probed in the run")
+        looked = look(self.plan, self.world, self.state, command)
+        return replace(fact, values=np.where(looked.answered, fact.values, np.nan), spent=looked.spent)
+
+
+def _follow(record: Record, sim: Simulation) -> Tree:
+    """Let a simulation tell the record its events; the parameters where the record ends."""
+    try:
+        drive(sim, record.hear)
+        record.check_end()
+    except Enough:  # the run was still going on
+        pass
+    return sim.state.server.params
+
+
+class Log(NamedTuple):
+    """The events of a journal, and the number of the first row of each."""
+
+    numbers: list[int]
+    events: list[Event]
+
+
+def _read(rows: Sequence[Numbered]) -> Log:
+    pairs = list(decode_numbered(rows))
+    return Log([number for number, _ in pairs], [event for _, event in pairs])
+
+
+def _facts_followed(
+    plan: Plan,
+    world: World,
+    log: Log,
+    regather: Regather,
+    execute: Executor | None = None,
+    *,
+    models: bool = False,
+    by_devices: Collection[int] = (),
+) -> Audit:
+    """The coordinator on recorded facts; with an executor, every model is evaluated again, as far as the server did."""
+    scores = iter([(n, e) for n, e in zip(*log, strict=True) if isinstance(e, Evaluated)])
+
+    def carry(command: Command) -> None:
+        if isinstance(command, Evaluate):
+            number, said = next(scores, (0, None))
+            if said is not None and command.version in by_devices:
+                if _is_sum(said):
+                    return
+                command, said = replace(command, clients=False), replace(said, clients=None)
+            if execute is not None and said is not None:
+                _check_score(number, said, evaluate(plan, world, execute, ClientMemory(), command, said.time))
+
+    try:
+        found = replay(plan, log.events, world.keys, world.data.sizes, regather, carry, models=models)
+    except Contradiction as wrong:
+        raise Lie(log.numbers[wrong.at] if wrong.at >= 0 else 0, str(wrong)) from wrong
+    return Audit(
+        len(log.events),
+        found.commits,
+        ("decisions",),
+        (*TRAINED, *WORLD),
+        found.state.server.params if models else None,
+    )
+
+
+def _is_sum(said: Evaluated) -> bool:
+    """Is this what clients found, added up, and nothing of the server's own?"""
+    each = said.clients
+    return each is not None and (said.correct, said.total) == (int(each.correct.sum()), int(each.total.sum()))
+
+
+def _check_score(number: int, said: Evaluated, found: Evaluated) -> None:
+    """Compare what a model was said to score with what it scores."""
+    for name in ("version", "correct", "total", "unseen"):
+        if getattr(said, name) != getattr(found, name):
+            raise Lie(number, f"{name} is {getattr(said, name)}, but {getattr(found, name)} follows from the model")
+    ours, theirs = (None if e.clients is None else [c.tolist() for c in astuple(e.clients)] for e in (found, said))
+    if ours != theirs:
+        raise Lie(number, "the scores of clients are not those of the model")

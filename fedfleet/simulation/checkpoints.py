@@ -1,0 +1,154 @@
+"""Checkpoints: where a run can be taken up again, each tied to the journal by the link that it was made after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedfleet.core.edges import NestedPass
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.events import ReportUnwanted
+from fedfleet.core.parts import Executor, Plan
+from fedfleet.core.passes import NO_SETTINGS
+from fedfleet.core.records import Wave
+from fedfleet.core.sources import World
+from fedfleet.engine.checkpoint import freeze, thaw
+from fedfleet.engine.state import RunState, unsettled
+from fedfleet.simulation.simulator import Simulation, stray, strays, taken_up, train_now
+from fedfleet.store.client_memory import DEFAULT_LIMIT, ClientMemory
+from fedfleet.store.files import Damaged, load_tree, meta_of, save_tree
+from fedfleet.store.journal import Journal
+from fedfleet.store.noise_source import SEEDED, Noising
+
+_KEPT = 2  # a torn newest checkpoint still leaves the one before
+
+
+@dataclass(slots=True)
+class Checkpoints:
+    """Saves a checkpoint every so many commits, after the journal it refers to is on the disk."""
+
+    folder: Path
+    journal: Journal
+    every: int
+    saved_at: int = 0
+
+    def settled(self, sim: Simulation) -> None:
+        """Save if it is time."""
+        sim.memory.live_in(self.folder)
+        version = sim.state.book.version
+        if version < self.saved_at + self.every:
+            return
+        self.journal.flush()
+        meta, arrays = freeze(sim.state)
+        remembered, columns = sim.memory.save()
+        arrays |= columns
+        under_way = [[r.time, r.task, r.client, r.bytes_up, r.reason] for r in strays(sim)]
+        whole = {
+            "state": meta,
+            "strays": under_way,
+            "struck": sorted(sim.struck),
+            "memory": remembered,
+            "position": self.journal.position,
+            "link": self.journal.link,
+        }
+        save_tree(self.folder / f"checkpoint-{version:08d}.safetensors", arrays, whole)
+        self.saved_at = version
+        kept, old = checkpoint_files(self.folder)[:_KEPT], checkpoint_files(self.folder)[_KEPT:]
+        for path in old:
+            path.unlink()
+        if remembered:
+            sim.memory.release(generation_of(path) for path in kept)
+
+
+def checkpoint_files(folder: Path) -> list[Path]:
+    """The checkpoints of a run, newest first."""
+    return sorted(folder.glob("checkpoint-*.safetensors"), reverse=True)
+
+
+def generation_of(path: Path) -> int:
+    """The file of the clients' memory that a checkpoint refers to; -1: none."""
+    return meta_of(path).get("memory", {}).get("generation", -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Where a run goes on: the simulation (None: at its beginning), the journal's rows until there, and what was damaged."""
+
+    sim: Simulation | None
+    position: int
+    damages: tuple[str, ...] = ()
+
+
+def restore(
+    folder: Path,
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    *,
+    eager: bool,
+    limit: float = DEFAULT_LIMIT,
+    links: Mapping[int, str] | None = None,
+    noising: Noising = SEEDED,
+) -> Restored:
+    """The newest checkpoint that is whole and belongs to the journal, whose sound links are `links` (None: not asked)."""
+    damages: list[str] = []
+    for path in checkpoint_files(folder):
+        try:
+            arrays, meta = load_tree(path)
+            position = int(meta["position"])
+            if links is not None and links.get(position) != meta["link"]:
+                raise Damaged(f"{path} does not belong to the journal as it is on the disk")
+            memory = ClientMemory(folder, limit)
+            memory.restore(meta["memory"], arrays)
+            memory.check()
+            state = thaw(meta["state"], arrays)
+        except (ValueError, KeyError, TypeError, IndexError, OSError, RunFailed) as wrong:
+            damages.append(str(wrong))
+            continue  # the one before it may be whole
+        sim = _rebuild(memory, plan, world, execute, state, eager=eager, noising=noising)
+        sim.struck |= set(meta["struck"])
+        for time, task, client, size, reason in meta["strays"]:
+            stray(sim, ReportUnwanted(time, task, client, size, reason))
+        return Restored(sim, position, tuple(damages))
+    return Restored(None, 0, tuple(damages))
+
+
+def _rebuild(
+    memory: ClientMemory,
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    state: RunState,
+    *,
+    eager: bool,
+    noising: Noising,
+) -> Simulation:
+    busy = np.zeros(len(world.keys), np.bool_)
+    eager = eager or plan.algorithm.priced_by_value
+    sim = Simulation(plan, world, execute, eager, state, busy=busy, memory=memory, noising=noising)
+    for wave, slots in _unfinished(sim).values():
+        if any(wave.first + slot in memory.lent for slot in range(len(wave))):
+            memory.expect(wave, (wave.first + slot for slot in slots))
+        if sim.eager:  # reports in hand are not kept: training them again gives the same bits
+            _hold_again(sim, wave, slots)
+    return taken_up(sim)
+
+
+def _unfinished(sim: Simulation) -> dict[int, tuple[Wave, list[int]]]:
+    """By wave, the places of the tasks that run or wait to be folded."""
+    found = dict([*sim.state.running.items(), *((e.task, e.wave) for e in unsettled(sim.state))])
+    waves: dict[int, tuple[Wave, list[int]]] = {}
+    for task, wave in sorted(found.items(), key=lambda pair: pair[0]):
+        waves.setdefault(wave.first, (wave, []))[1].append(task - wave.first)
+    return waves
+
+
+def _hold_again(sim: Simulation, wave: Wave, slots: list[int]) -> None:
+    # Edges weigh themselves against all others of their wave, so the whole of it is trained again.
+    edges = isinstance(sim.plan.algorithm.local(int(wave.asked.clients[0]), NO_SETTINGS), NestedPass)
+    train_now(sim, wave, range(len(wave)) if edges else slots)
+    for slot in set(range(len(wave))) - set(slots):
+        sim.held.pop(wave.first + slot, None)

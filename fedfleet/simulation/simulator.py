@@ -1,0 +1,400 @@
+"""Simulation in virtual time: the runtime that answers commands from a world instead of from reality.
+
+Time first, numbers later: when a task will be back depends on cost and world, never on the values inside its update,
+so arrivals are settled first and only what will be folded is trained. With `eager=True` everything is trained when it
+is sent, as algorithms need whose bytes depend on values.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedfleet.core.commands import Account, Evaluate, FindCandidates, Finish, Forget, Gather, Probe, Send, WakeAt
+from fedfleet.core.errors import RunFailed, blaming
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Event,
+    Fact,
+    Probed,
+    ReportUnwanted,
+    TaskArrived,
+    TaskLost,
+    TaskStruck,
+    TimerFired,
+)
+from fedfleet.core.parts import Executor, Plan
+from fedfleet.core.records import Floats, Ints, Report, Roster, Wave
+from fedfleet.core.sources import World
+from fedfleet.engine.book import with_book
+from fedfleet.engine.commands import carry_out
+from fedfleet.engine.coordinator import begin, step
+from fedfleet.engine.open_commands import pending
+from fedfleet.engine.state import Phase, RunState, alarm, unsettled
+from fedfleet.executors.gather import evaluate, gather, jobs_for, probe_losses
+from fedfleet.simulation.probes import look
+from fedfleet.simulation.reachability import Awaited, depends_on, engaged, moment_of_enough
+from fedfleet.simulation.rosters import check_sees, foreseen_cost, foreseen_seconds, roster_of
+from fedfleet.simulation.trace import tracer
+from fedfleet.simulation.trips import Trip, accounted, late_reports, trip_of
+from fedfleet.store.aggregates import keep_aggregate
+from fedfleet.store.client_memory import ClientMemory
+from fedfleet.store.journal import Journal
+from fedfleet.store.noise_source import SEEDED, Noising
+
+# Within one instant tasks end first, then come reports that nobody waits for, candidates are seen, probes answered, timers fire.
+ENDS, STRAYS, CANDIDATES, PROBES, TIMER = range(5)
+AGAIN = "again"
+_MANY_TRIPS = 64
+
+
+Tell = Callable[[Sequence[Event]], None]
+
+
+class Keeper(Protocol):
+    """Whoever keeps checkpoints: told after each settled step, it saves when it thinks that it is time."""
+
+    def settled(self, sim: Simulation) -> None: ...
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The tasks of one wave in the order in which they will end, as plain columns; `at` is the next one.
+
+    `plain`: every report comes, and once.
+    """
+
+    times: list[float]
+    tasks: list[int]
+    clients: list[int]
+    seconds: list[float]
+    bytes_up: list[float]
+    plain: bool = True
+    at: int = 0
+
+
+@dataclass(slots=True)
+class Simulation:
+    """The mutable side of a simulated run: the clock's queue, who is busy, what clients remember.
+
+    The queue is ordered by (time, class, number): the number is the first task of a wave, so that nothing but the state
+    decides between waves that tie. Candidates and timers carry no wave; numbered candidates are those of a moment to come.
+    """
+
+    plan: Plan
+    world: World
+    execute: Executor
+    eager: bool
+    state: RunState
+    queue: list[tuple[float, int, int, Arrivals | ReportUnwanted | Probe | None]] = field(default_factory=list)
+    timers: set[float] = field(default_factory=set)
+    busy: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))
+    memory: ClientMemory = field(default_factory=ClientMemory)
+    held: dict[int, Report] = field(default_factory=dict)
+    facts: deque[Fact] = field(default_factory=deque)
+    awaited: Awaited | None = None  # of an ask that waits until enough clients are there
+    asked: int = 0  # how often such a moment was looked for, which numbers its entries in the queue
+    noising: Noising = SEEDED
+    trips: dict[int, Trip] = field(
+        default_factory=dict
+    )  # by first task, of waves whose tasks are not all accounted for
+    struck: set[int] = field(default_factory=set)  # tasks that the server waits for in vain
+
+    def find(self, command: FindCandidates) -> None:
+        """Answered when no task ends at this instant any more; how many are wanted may grow until then.
+
+        For whoever wants at least so many, `next_fact` looks for the moment: tasks that end may bring it forward.
+        """
+        if not command.at_least:
+            heapq.heappush(self.queue, (self.state.book.now, CANDIDATES, 0, None))
+
+    def probe(self, command: Probe) -> None:
+        """Clients answer at once if that is free, else when the last one has, or when nobody waits for it any more."""
+        looked = look(self.plan, self.world, self.state, command)
+        heapq.heappush(self.queue, (looked.ends, PROBES, 0, command))
+
+    def answer(self, command: Probe, time: float) -> Probed:
+        """What the clients of a probe say."""
+        looked = look(self.plan, self.world, self.state, command)
+        values = np.where(looked.answered, probe(self, command), np.nan)
+        return Probed(time, command.stat, command.clients, values, looked.spent)
+
+    def send(self, command: Send) -> None:
+        """Settle when each task of a wave will be back; train at once if values decide the price."""
+        wave = command.wave
+        self.busy[wave.asked.clients] = True
+        self.memory.lend(wave)
+        if self.eager:
+            train_now(self, wave, range(len(wave)))
+        enqueue(self, wave)
+
+    def wake(self, command: WakeAt) -> None:
+        """The state knows which wake-up is the newest: those that it replaced are passed over."""
+        if command.time not in self.timers:
+            self.timers.add(command.time)
+            heapq.heappush(self.queue, (command.time, TIMER, 0, None))
+
+    def gather(self, command: Gather) -> None:
+        """Train what is folded, unless it was trained when it was sent."""
+        reports = None if not self.eager else [self.held.pop(task) for task in command.tasks]
+        now, key = self.state.book.now, self.noising.key
+        fact = gather(self.plan, self.world, self.execute, self.memory, command, now, reports, key)
+        if self.noising.keeps is not None and fact.aggregate is not None:  # nobody without the secret can make it again
+            keep_aggregate(self.noising.keeps, command.version, fact)
+        self.facts.append(fact)
+
+    def forget(self, command: Forget) -> None:
+        """Dropped tasks free their clients and their reports; what the clients remember stays as it was."""
+        self.busy[command.clients] = False
+        if self.world.faults is not None:  # only then can a report be under way
+            for late in late_reports(self.trips, command, self.state.book.now):
+                stray(self, late)
+        for task in command.tasks.tolist():
+            self.held.pop(task, None)
+            self.struck.discard(task)
+            self.memory.take_back(task)
+
+    def account(self, command: Account) -> None:
+        """Say what ended tasks cost."""
+        self.facts.append(accounted(self.world, command, self.state.book.now, self.trips))
+        if len(self.trips) > _MANY_TRIPS:
+            there = {w.first for w in (*self.state.running.values(), *(e.wave for e in unsettled(self.state)))}
+            self.trips = {first: trip for first, trip in self.trips.items() if first in there}
+
+    def evaluate(self, command: Evaluate) -> None:
+        """Evaluations take no virtual time."""
+        now = self.state.book.now
+        self.facts.append(evaluate(self.plan, self.world, self.execute, self.memory, command, now))
+
+    def finish(self, command: Finish) -> None:
+        """Nothing that is still queued will happen."""
+        del command
+        self.queue.clear()
+
+
+Hear = Callable[[Simulation, Sequence[Event]], None]
+
+
+def simulate(
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    *,
+    eager: bool = False,
+    journal: Journal | None = None,
+    keeper: Keeper | None = None,
+    resume: Simulation | None = None,
+    memory: ClientMemory | None = None,
+    watch: Tell | None = None,
+    hear: Hear | None = None,
+    noising: Noising = SEEDED,
+) -> Simulation:
+    """Run a plan in a world to its end, and return where it ended.
+
+    Events go to `journal` and, batch by batch, to `watch`, and to `hear` with the simulation that they come from; `keeper` may
+    save a checkpoint after every settled step. `memory` says where clients' memory is kept, if it matters, `noising` where the
+    noise of a private run comes from.
+    """
+    sim = resume or fresh(plan, world, execute, eager=eager, memory=memory, noising=noising)
+    heard = None if hear is None else lambda events: hear(sim, events)
+    found = (journal.append if journal is not None else None, watch, heard)
+    listeners = [listener for listener in found if listener is not None]
+
+    def tell_all(events: Sequence[Event]) -> None:
+        for listener in listeners:
+            listener(events)
+
+    # The hot path: a call for every event.
+    return drive(sim, listeners[0] if len(listeners) == 1 else tell_all, keeper=keeper, begun=resume is not None)
+
+
+def drive(sim: Simulation, tell: Tell, *, keeper: Keeper | None = None, begun: bool = False) -> Simulation:
+    """Let a simulation happen to its end, from its first event unless it has `begun`; `tell` hears of everything."""
+    plan, trace = sim.plan, tracer()
+    if trace is not None:
+        tell = _traced(tell, trace)
+    if not begun:
+        first = begin(plan)
+        tell(first.outcomes)
+        for command in first.commands:
+            carry_out(sim, command)
+    while sim.state.phase is not Phase.DONE:
+        if sim.facts:
+            fact = sim.facts.popleft()
+        else:
+            if keeper is not None:
+                keeper.settled(sim)
+            fact = next_fact(sim)
+        sim.state, outcomes, commands = step(plan, sim.state, fact)
+        tell((fact, *outcomes))
+        if trace is not None:
+            trace("command", commands)
+        for command in commands:
+            carry_out(sim, command)
+    return sim
+
+
+def _traced(tell: Tell, trace: Callable[[str, Sequence[Any]], None]) -> Tell:
+    def both(events: Sequence[Event]) -> None:
+        tell(events)
+        trace("event", events)
+
+    return both
+
+
+def fresh(
+    plan: Plan,
+    world: World,
+    execute: Executor,
+    *,
+    eager: bool = False,
+    memory: ClientMemory | None = None,
+    noising: Noising = SEEDED,
+) -> Simulation:
+    """A simulation before its first event."""
+    check_sees(plan)
+    eager = eager or plan.algorithm.priced_by_value
+    nobody, memory = np.zeros(len(world.keys), np.bool_), memory or ClientMemory()
+    return Simulation(plan, world, execute, eager, begin(plan).state, busy=nobody, memory=memory, noising=noising)
+
+
+def taken_up(sim: Simulation) -> Simulation:
+    """A simulation of which only the state and what clients remember are known, made ready to go on from there.
+
+    Who is busy, when tasks end and which answers are awaited follow from the state; reports in hand must be held already.
+    """
+    for wave in {w.first: w for w in (*sim.state.running.values(), *(e.wave for e in unsettled(sim.state)))}.values():
+        enqueue(sim, wave)
+    for task, wave in sim.state.running.items():
+        sim.busy[wave.asked.clients[task - wave.first]] = True
+    for command in pending(sim.plan, sim.state):
+        carry_out(sim, command)
+    return sim
+
+
+def next_fact(sim: Simulation) -> Fact:
+    """What happens next in virtual time: the head of the queue."""
+    while True:
+        if sim.state.at_least:
+            await_enough(sim)
+        time, kind, number, item = sim.queue[0]
+        if isinstance(item, Arrivals):
+            at = item.at
+            item.at = at + 1
+            if at + 1 < len(item.times):
+                heapq.heapreplace(sim.queue, (item.times[at + 1], ENDS, number, item))
+            else:
+                heapq.heappop(sim.queue)
+            fact = ended(sim, number, at, item)
+            if fact is not None:
+                return fact
+            continue
+        heapq.heappop(sim.queue)
+        if isinstance(item, ReportUnwanted):
+            return item
+        if isinstance(item, Probe):
+            return sim.answer(item, time)
+        if kind == CANDIDATES:
+            if number and (sim.awaited is None or number != sim.awaited.number):
+                continue  # another moment took its place
+            sim.awaited = None
+            return CandidatesSeen(time, candidates(sim, time))
+        sim.timers.discard(time)
+        if time == alarm(sim.state):  # else it was replaced
+            return TimerFired(time)
+
+
+def await_enough(sim: Simulation) -> None:
+    """Queue the moment at which the ask that is out can be answered, unless it is known; if there is none, the horizon comes."""
+    needs = depends_on(sim.state)
+    if sim.awaited is not None and sim.awaited.state == needs:
+        return
+    moment = moment_of_enough(sim.plan, sim.world, sim.state, sim.busy)
+    sim.asked += 1
+    sim.awaited = Awaited(needs, sim.asked)
+    if moment < math.inf:
+        heapq.heappush(sim.queue, (moment, CANDIDATES, sim.asked, None))
+
+
+def candidates(sim: Simulation, time: float) -> Roster:
+    """Who is online and not at work."""
+    state = sim.state if time == sim.state.book.now else with_book(sim.state, now=time)
+    with blaming(f"the world, asked at time {time} who could be asked,"):
+        clients = np.flatnonzero(sim.world.states.online(time) & ~engaged(sim.plan, state, sim.busy))
+        return roster_of(sim.plan, sim.world, state, clients)
+
+
+def train_now(sim: Simulation, wave: Wave, slots: Iterable[int]) -> None:
+    """Train these tasks of a wave and hold their reports until they are gathered or forgotten."""
+    tasks = [wave.first + slot for slot in slots]
+    jobs = jobs_for(sim.plan, sim.world, sim.memory, tasks, [wave] * len(tasks))
+    for report in sim.execute.train(jobs):
+        sim.held[report.task] = report
+
+
+def enqueue(sim: Simulation, wave: Wave) -> None:
+    """Put a wave's arrivals into the queue: a pure function of wave, world and held reports, so a resume can repeat it."""
+    tasks: Ints = np.arange(wave.first, wave.first + len(wave))
+    with blaming(f"the world, asked how long tasks {wave.first} to {wave.first + len(wave) - 1} take,"):
+        trip = sim.trips[wave.first] = trip_of(sim.plan, sim.world, wave, sim.held)
+    ends = np.where(trip.lost, trip.stops, trip.comes)
+    order = np.argsort(ends, kind="stable")
+    columns = (ends, tasks, wave.asked.clients, ends - wave.time, trip.cost.bytes_up)
+    plain = not trip.lost.any() and bool(np.isinf(trip.again).all())
+    arrivals = Arrivals(*(column[order].tolist() for column in columns), plain=plain)
+    heapq.heappush(sim.queue, (arrivals.times[0], ENDS, wave.first, arrivals))
+
+
+def ended(sim: Simulation, first: int, at: int, item: Arrivals) -> Fact | None:
+    """What the end of a task's way is to the server: its report, the news that there is none, or nothing at all."""
+    time, task, client, seconds = item.times[at], item.tasks[at], item.clients[at], item.seconds[at]
+    if task not in sim.state.running:
+        return None  # dropped meanwhile
+    if item.plain:
+        sim.busy[client] = False
+        return TaskArrived(time, task, client, seconds, item.bytes_up[at])
+    trip, slot = sim.trips[first], task - first
+    if trip.lost[slot]:
+        if trip.noticed[slot]:
+            sim.busy[client] = False
+            sim.held.pop(task, None)
+            sim.memory.take_back(task)
+            return TaskLost(time, task, client, seconds if trip.able[slot] else math.nan, trip.reason(slot))
+        if task in sim.struck:
+            return None
+        sim.struck.add(task)
+        return TaskStruck(time, task, client, seconds, trip.reason(slot))
+    sim.busy[client] = False
+    if trip.again[slot] < math.inf:
+        stray(sim, ReportUnwanted(time + float(trip.again[slot]), task, client, item.bytes_up[at], AGAIN))
+    return TaskArrived(time, task, client, seconds, item.bytes_up[at])
+
+
+def stray(sim: Simulation, report: ReportUnwanted) -> None:
+    """A report that is under way and that nobody will wait for."""
+    heapq.heappush(sim.queue, (report.time, STRAYS, 2 * report.task + (report.reason == AGAIN), report))
+
+
+def strays(sim: Simulation) -> list[ReportUnwanted]:
+    """The reports under way that nobody waits for: a checkpoint has to keep them, since no state knows of them."""
+    return [item for _, kind, _, item in sorted(sim.queue, key=lambda e: e[:3]) if isinstance(item, ReportUnwanted)]
+
+
+def probe(sim: Simulation, command: Probe) -> Floats:
+    """What clients answer when they are asked for one number."""
+    plan, world, state = sim.plan, sim.world, sim.state
+    match command.stat:
+        case "loss":
+            return probe_losses(plan, world, sim.execute, sim.memory, command, command.round)
+        case "seconds":
+            sizes = world.data.sizes(command.round)[command.clients]
+            cost = foreseen_cost(plan, state, command.clients, sizes)
+            return foreseen_seconds(world, state, command.clients, cost)
+        case other:
+            raise RunFailed(f"selector {plan.choose.name!r} probes for {other!r}; clients can answer loss or seconds")

@@ -1,0 +1,1 @@
+"""KEEPS: what a run folder is: journal, checkpoints of client memory, seals, locks, noise sources."""

@@ -1,0 +1,382 @@
+"""The journal store: append-only events in SQLite (WAL), batched, readable while it is written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.core.events import Event, ModelCommitted, TaskArrived
+from fedfleet.store.hash_chain import Chain, Checked, check
+from fedfleet.store.journal_rows import COLUMNS, Kind, Row, Unreadable, Values, decode, digested, encode, encode_arrival
+
+_APPLICATION = 0x46454446  # "FEDF": how we know our own files
+_FORMAT = 4
+_BATCH = 8192
+_SECONDS = (
+    1.0  # rows are on the disk after so long at the latest, if anything follows them: people watch a run by its journal
+)
+_TRIES, _PAUSE_SECONDS = 40, 0.025  # of making one file of it at the end, beside readers who come and go
+_INSERT = f"INSERT INTO events ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_SELECT = f"SELECT {', '.join(COLUMNS)} FROM events ORDER BY seq"
+_LINKS = "SELECT seq, link FROM links ORDER BY seq"
+_NUMBERED = f"SELECT seq, {', '.join(COLUMNS)} FROM events ORDER BY seq"
+_FROM = f"SELECT seq, {', '.join(COLUMNS)} FROM events WHERE seq >= ?"
+
+
+class Journal:
+    """An open journal. It is a resource: close it. `digest` and `position` cover everything appended so far.
+
+    Rows reach the disk together with the links that seal them (`runtime.chain`): one per batch, and one per commit. A batch is
+    full after 8192 rows or after a second.
+    Naming a large model takes milliseconds, in which the run can go on: one thread beside it finds the name out, and what
+    was appended behind it waits in order. Whoever needs the rows (`flush`, `digest`, `position`, `close`) waits too.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._db = connection
+        self._path = path
+        self._rows: list[Values] = []
+        self._links: list[tuple[int, bytes]] = []
+        self._chain = Chain(_identity(connection))
+        self._behind: deque[Event | str] = deque()  # events, and remarks, behind a name that is not known yet
+        self._name: Future[str] | None = None
+        self._thread: ThreadPoolExecutor | None = None
+        self._stored = time.monotonic()
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Add events; they reach the disk with the batch, or with `flush`."""
+        if self._behind:
+            self._behind += events
+            self._catch_up(wait=len(self._behind) > _BATCH)
+            return
+        rows, chain = self._rows, self._chain
+        for event in events:
+            if type(event) is TaskArrived and not self._behind:  # half of all rows
+                row, data = encode_arrival(event)
+                rows.append(row)
+                chain.rows += 1
+                chain.digest.update(data)
+            elif self._behind or (type(event) is ModelCommitted and self._must_wait(event)):
+                self._behind.append(event)
+            else:
+                self._write(event)
+        if self._due():
+            self._store()
+
+    def remark(self, text: str) -> None:
+        """Add a remark for people; it is no event and stays out of the digest."""
+        self._behind.append(text)
+        self._catch_up(wait=False)
+
+    def flush(self) -> None:
+        """Everything appended so far is on the disk when this returns."""
+        self._catch_up(wait=True)
+        self._store()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the digested events: the name of the run."""
+        self._catch_up(wait=True)
+        return self._chain.digest.hexdigest()
+
+    @property
+    def position(self) -> int:
+        """How many rows there are."""
+        self._catch_up(wait=True)
+        return self._chain.rows
+
+    @property
+    def link(self) -> str:
+        """The last link, over everything that was flushed."""
+        return self._chain.link.hex()
+
+    def truncate(self, position: int) -> None:
+        """Forget what came after this many rows, and take digest and chain up from what remains."""
+        self.flush()
+        try:
+            with self._db:
+                self._db.execute("DELETE FROM events WHERE seq > ?", (position,))
+                self._db.execute("DELETE FROM links WHERE seq > ?", (position,))
+            chain, links = Chain(_identity(self._db)), {seq for seq, _ in self._db.execute(_LINKS)}
+            for row in self._db.execute(_SELECT):
+                chain.take(row, digested(row))
+                if chain.rows in links:
+                    chain.close()
+        except sqlite3.Error as wrong:
+            raise self._cannot_write(wrong) from wrong
+        self._chain = chain
+
+    def close(self) -> None:
+        """Flush and close; what is left is one file, which can be read on read-only ground.
+
+        Ctrl-C may fall between a row and its link: then what is on the disk is whole, and the rest is done again on resume.
+        """
+        try:
+            if not isinstance(sys.exc_info()[1], KeyboardInterrupt):
+                self.flush()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()
+            _make_one_file(self._db)
+            self._db.close()
+
+    def _write(self, event: Event) -> None:
+        new, data = encode(event)
+        self._rows += new
+        if len(new) == 1:
+            self._chain.take(new[0], data)
+        else:  # rows of events that have several hold no notes
+            self._chain.rows += len(new)
+            self._chain.digest.update(data)
+        if type(event) is ModelCommitted:
+            self._close_link()
+
+    def _close_link(self) -> None:
+        link = self._chain.close()
+        self._links.append((self._chain.linked, link))
+
+    def _must_wait(self, event: ModelCommitted) -> bool:
+        """Whether the name of this model is still unknown; then the thread begins to find it out."""
+        if isinstance(event.model_hash, str) or event.model_hash.known:
+            return False
+        if self._name is None:
+            self._thread = self._thread or ThreadPoolExecutor(1, "fedfleet-names")
+            self._name = self._thread.submit(str, event.model_hash)
+        return True
+
+    def _catch_up(self, *, wait: bool) -> None:
+        """Write what waits, as far as names are known."""
+        behind = self._behind
+        while behind:
+            if self._name is not None:
+                if not wait and not self._name.done():
+                    return
+                self._name.result()  # an error of the thread surfaces here
+                self._name = None
+            first = behind[0]
+            if isinstance(first, str):
+                remark = Row(0.0, Kind.NOTE, note=first)
+                self._rows.append(remark)
+                self._chain.take(remark, digested(remark))
+            elif isinstance(first, ModelCommitted) and self._must_wait(first):
+                continue
+            else:
+                self._write(first)
+            behind.popleft()
+        if self._due():
+            self._store()
+
+    def _due(self) -> bool:
+        return len(self._rows) >= _BATCH or time.monotonic() - self._stored > _SECONDS
+
+    def _store(self) -> None:
+        self._stored = time.monotonic()
+        if not self._rows:
+            return
+        if self._chain.linked < self._chain.rows:
+            self._close_link()
+        try:
+            with self._db:
+                self._db.executemany(_INSERT, self._rows)
+                self._db.executemany("INSERT INTO links (seq, link) VALUES (?, ?)", self._links)
+        except sqlite3.Error as wrong:
+            raise self._cannot_write(wrong) from wrong
+        self._rows.clear()
+        self._links.clear()
+
+    def _cannot_write(self, wrong: sqlite3.Error) -> RunFailed:
+        return RunFailed(f"the journal {self._path} cannot be written ({wrong}); free some space, then resume")
+
+
+def _make_one_file(db: sqlite3.Connection) -> None:
+    """Fold what was written beside the file into it. Readers may be in the way for a moment; from one who stays it is left so."""
+    with suppress(sqlite3.Error):
+        db.execute("PRAGMA busy_timeout = 0")
+    for _ in range(_TRIES):
+        with suppress(sqlite3.Error):
+            db.execute("PRAGMA journal_mode = DELETE")
+            return
+        time.sleep(_PAUSE_SECONDS)
+
+
+def in_memory() -> Journal:
+    """A journal that lives as long as the process, for its digest."""
+    db = sqlite3.connect(":memory:")
+    _make_schema(db, "")
+    return Journal(db, Path(":memory:"))
+
+
+def create(path: Path, identity: str = "", rows: Iterable[Values] = (), links: Iterable[int] = ()) -> Journal:
+    """A new journal; it appears under its name only when it is whole.
+
+    `identity` is what the chain begins with. `rows` are those of a damaged journal up to where it is sound, with links after
+    these numbers of them.
+    """
+    draft, beside = path.with_name(path.name + ".part"), (f"{path.name}-wal", f"{path.name}-shm")
+    try:
+        draft.unlink(missing_ok=True)
+        db = sqlite3.connect(draft)
+        _make_schema(db, identity)
+        _fill(db, Chain(identity), rows, set(links))
+        db.close()
+        for name in beside:  # they belonged to the journal that this one replaces
+            (path.parent / name).unlink(missing_ok=True)
+        draft.replace(path)
+    except (sqlite3.Error, OSError) as wrong:
+        raise BadInput(f"the journal {path} cannot be made ({wrong}); choose a folder that can be written") from None
+    return reopen(path)
+
+
+def _fill(db: sqlite3.Connection, chain: Chain, rows: Iterable[Values], links: set[int]) -> None:
+    with db:
+        for row in rows:
+            db.execute(_INSERT, row)
+            chain.take(row, digested(row))
+            if chain.rows in links:
+                db.execute("INSERT INTO links (seq, link) VALUES (?, ?)", (chain.rows, chain.close()))
+
+
+def reopen(path: Path) -> Journal:
+    """An existing journal, to go on writing; truncate it to the checkpoint first."""
+    db = _open(path, "rw")
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        return Journal(db, path)
+    except sqlite3.Error as wrong:
+        db.close()
+        raise RunFailed(f"the journal {path} cannot be written ({wrong}); free some space, then resume") from wrong
+
+
+def _make_schema(db: sqlite3.Connection, identity: str) -> None:
+    with db:
+        db.execute(f"PRAGMA application_id = {_APPLICATION}")
+        db.execute(f"PRAGMA user_version = {_FORMAT}")
+        db.execute(
+            "CREATE TABLE events (seq INTEGER PRIMARY KEY, time REAL, kind INTEGER, round INTEGER, version INTEGER, "
+            "task INTEGER, client INTEGER, a REAL, b REAL, body TEXT, note TEXT)"
+        )
+        db.execute("CREATE TABLE links (seq INTEGER PRIMARY KEY, link BLOB)")
+        db.execute("CREATE TABLE about (identity TEXT)")
+        db.execute("INSERT INTO about VALUES (?)", (identity,))
+
+
+def _identity(db: sqlite3.Connection) -> str:
+    found = db.execute("SELECT identity FROM about").fetchall()
+    if len(found) != 1 or not isinstance(found[0][0], str):
+        raise sqlite3.DatabaseError("it does not say whose journal it is")
+    return found[0][0]
+
+
+def read(path: Path) -> Iterator[Event]:
+    """The events of a journal, also while a run is still writing it."""
+    return decode(rows_of(path))
+
+
+def rows_of(path: Path) -> Iterator[Values]:
+    """The raw rows of a journal."""
+    with _reading(path) as db:
+        yield from db.execute(_SELECT)
+
+
+def numbered_rows(path: Path) -> list[tuple[int, Values]]:
+    """The rows of a journal with their numbers, as far as they can be read: `checked` says whether that is all."""
+    with _reading(path) as db:
+        return list(_until_damaged(db, []))
+
+
+def rows_from(path: Path, number: int, most: int, kinds: Sequence[int] = ()) -> list[tuple[int, Values]]:
+    """Up to so many rows from this number on, of these kinds or of all, for whoever follows a journal that is being written.
+
+    It is opened for reading only and closed at once: the writer is never in anybody's way.
+    """
+    only = f" AND (kind IN ({', '.join(map(str, kinds))}) OR seq = ?)" if kinds else ""
+    with _reading(path, "ro") as db:
+        found = db.execute(f"{_FROM}{only} ORDER BY seq LIMIT ?", (number, *((number,) if kinds else ()), most))
+        return [(row[0], row[1:]) for row in found]
+
+
+def checked(path: Path) -> Checked:
+    """How far the stored rows hold against their links; damage of the file itself is a fault like any other."""
+    with _reading(path) as db:
+        db.execute("BEGIN")  # rows and links of one moment, also while a run is writing
+        fault: list[str] = []
+        found = check(_identity(db), _until_damaged(db, fault), dict(db.execute(_LINKS)))
+        return replace(found, fault=f"it is damaged after row {found.rows}: {fault[0]}") if fault else found
+
+
+def identity_of(path: Path) -> str:
+    """What the chain of a stored journal begins with."""
+    with _reading(path) as db:
+        return _identity(db)
+
+
+def salvaged(path: Path, position: int, links: Iterable[int]) -> Journal:
+    """A damaged journal written anew up to where it is sound, ready to go on."""
+    with _reading(path) as db:
+        identity = _identity(db)
+        rows = list(islice(db.execute(_SELECT), position)) if position else []
+    return create(path, identity, rows, (n for n in links if n <= position))
+
+
+def _until_damaged(db: sqlite3.Connection, fault: list[str]) -> Iterator[tuple[int, Values]]:
+    try:
+        for number, *row in db.execute(_NUMBERED):
+            yield number, tuple(row)  # pyright: ignore[reportReturnType]
+    except (sqlite3.Error, UnicodeError) as wrong:
+        fault.append(str(wrong))
+
+
+@contextmanager
+def _reading(path: Path, mode: str = "rw") -> Iterator[sqlite3.Connection]:
+    # A reader that may write tidies the WAL files away behind it; on read-only ground nothing can change under us.
+    db = _open(path, mode if os.access(path, os.W_OK) and os.access(path.parent, os.W_OK) else "ro&immutable=1")
+    try:
+        yield db
+    except (sqlite3.Error, UnicodeError) as wrong:
+        raise BadInput(f"{path} is damaged: {wrong}") from None
+    finally:
+        db.close()
+
+
+def digest_of(path: Path) -> str:
+    """The digest of a stored journal."""
+    h = hashlib.sha256()
+    try:
+        for row in rows_of(path):
+            h.update(digested(row))
+    except (struct.error, TypeError, AttributeError) as wrong:
+        raise Unreadable(f"{path} holds a row that no run writes ({wrong})") from wrong
+    return h.hexdigest()
+
+
+def remarks_of(path: Path) -> list[str]:
+    """The remarks for people in a stored journal, in the order in which they were made."""
+    return [row.note for row in map(Row._make, rows_of(path)) if row.kind == Kind.NOTE and row.note]
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    if not path.is_file():
+        raise BadInput(f"there is no journal at {path}; name the folder of a run")
+    try:
+        db = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True)
+        (application,) = db.execute("PRAGMA application_id").fetchone()
+        (form,) = db.execute("PRAGMA user_version").fetchone()
+    except sqlite3.Error as wrong:
+        raise BadInput(f"{path} is not a FedFleet journal or is damaged: {wrong}") from None
+    if application != _APPLICATION or form != _FORMAT:
+        db.close()
+        what = "was not written by FedFleet" if application != _APPLICATION else f"has format {form}, not {_FORMAT}"
+        raise BadInput(f"{path} {what}; name the folder of a run made by this version")
+    return db

@@ -1,0 +1,384 @@
+"""Events as journal rows, and back. A row is fixed columns, so that a million tasks stay cheap."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any, NamedTuple, assert_never
+
+import numpy as np
+
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.events import (
+    CandidatesSeen,
+    Evaluated,
+    Event,
+    ModelCommitted,
+    PaceSet,
+    Probed,
+    ReportRejected,
+    ReportsGathered,
+    ReportUnwanted,
+    RoundFailed,
+    RunBegan,
+    RunEnded,
+    TaskArrived,
+    TaskLost,
+    TasksDropped,
+    TasksSent,
+    TasksSpent,
+    TaskStruck,
+    TimerFired,
+)
+from fedfleet.core.records import ClientScores, Ints, Roster, Tally
+from fedfleet.store.column_text import packed, unpacked
+
+
+class Row(NamedTuple):
+    """One row of the journal. `a` and `b` are what the kind makes of them, `body` is digested text, `note` a diagnostic.
+
+    SQLite keeps NaN as NULL, so that `a` is None when a row with NaN is read back.
+    """
+
+    time: float
+    kind: int
+    round: int = 0
+    version: int = 0
+    task: int = 0
+    client: int = 0
+    a: float | None = 0.0
+    b: float | None = 0.0
+    body: str | None = None
+    note: str | None = None
+
+
+# The same as a plain tuple: the rows of which there are millions are stored so, since named ones cost the store a quarter.
+Values = tuple[float, int, int, int, int, int, float | None, float | None, str | None, str | None]
+
+
+class Unreadable(RunFailed):
+    """A row that no run writes; the sentence names it."""
+
+
+class Kind:
+    """The numbers of the kinds of rows. They are part of the format: never change one."""
+
+    BEGAN = 0
+    SEEN = 1
+    PROBED = 2
+    SENT = 3
+    ARRIVED = 4
+    LOST = 5
+    TIMER = 6
+    DROPPED = 7
+    GATHERED = 8
+    EVALUATED = 9
+    REJECTED = 10
+    FAILED = 11
+    COMMITTED = 12
+    ENDED = 13
+    SPENT = 14
+    STRUCK = 15
+    UNWANTED = 16
+    PACED = 17
+    NOTE = 99  # a remark for people about how the run was carried out: no event, and not digested
+
+
+COLUMNS = Row._fields
+_PACK = struct.Struct("<dBqqqqddI").pack
+_PACKED = np.dtype(
+    [("time", "<f8"), ("kind", "u1"), ("round", "<i8"), ("version", "<i8"), ("task", "<i8"), ("client", "<i8"),
+     ("a", "<f8"), ("b", "<f8"), ("body", "<u4")]
+)  # fmt: skip
+_ARRIVED = Kind.ARRIVED
+
+
+def digested(row: Values) -> bytes:
+    """The bytes of a row that enter the digest."""
+    time, kind, round_, version, task, client, a, b, body, _ = row
+    if kind == Kind.NOTE:
+        return b""
+    text = b"" if body is None else body.encode()
+    return _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(text)) + text
+
+
+KIND_NAMES = {
+    number: name.lower() for name, number in vars(Kind).items() if not name.startswith("_") and isinstance(number, int)
+}
+
+
+def described(row: Values) -> str:
+    """What kind of row this is, and when, in a few words."""
+    kind = KIND_NAMES.get(row[1], f"of the unknown kind {row[1]!r}")
+    about = [f"{name} {value}" for name, value in (("task", row[4]), ("client", row[5])) if value]
+    return " ".join([f"{kind} at time {row[0]}", *about])
+
+
+def undigested(row: Values) -> bytes:
+    """The bytes of a row that the digest leaves out, for the chain: its note, and of a remark everything."""
+    note = row[9]
+    if note is None and row[1] != Kind.NOTE:
+        return b""
+    text = b"" if note is None else note.encode()
+    if row[1] != Kind.NOTE:
+        return len(text).to_bytes(8, "little") + text
+    time, kind, round_, version, task, client, a, b, body, _ = row
+    inside = b"" if body is None else body.encode()
+    whole = _PACK(time, kind, round_, version, task, client, _number(a), _number(b), len(inside))
+    return whole + inside + len(text).to_bytes(8, "little") + text
+
+
+def _number(value: float | None) -> float:
+    """One NaN for all: which of its bit patterns it was does not survive the store."""
+    return math.nan if value is None or value != value else value
+
+
+def encode(event: Event) -> tuple[list[Values], bytes]:
+    """The rows of an event, and their digested bytes."""
+    if type(event) is TaskArrived:
+        row, data = encode_arrival(event)
+        return [row], data
+    if type(event) is TasksSent:
+        return _encode_sent(event)
+    if type(event) is TasksDropped:
+        none = np.zeros(len(event.tasks))
+        return _encode_many(event.time, Kind.DROPPED, 0, 0, event.tasks, event.clients, event.seconds, none)
+    row = _encode_one(event)
+    return [row], digested(row)
+
+
+def encode_arrival(event: TaskArrived) -> tuple[Values, bytes]:
+    """The row of an arrival, and its digested bytes; half of all rows."""
+    time, task, client, seconds, size = event.time, event.task, event.client, event.seconds, event.bytes_up
+    row = (time, _ARRIVED, 0, 0, task, client, seconds, size, None, None)
+    return row, _PACK(time, _ARRIVED, 0, 0, task, client, seconds, size, 0)
+
+
+def _encode_one(event: Event) -> Row:
+    t = event.time
+    match event:
+        case RunBegan():
+            body = {"seed": event.seed, "clients": event.clients, "spec": event.spec_digest, "model": event.model_hash}
+            return Row(t, Kind.BEGAN, body=json.dumps(body))
+        case CandidatesSeen():
+            return Row(t, Kind.SEEN, task=len(event.roster.clients), body=roster_hash(event.roster))
+        case Probed():
+            body = {"stat": event.stat, "clients": event.clients.tolist(), "values": event.values.tolist()}
+            if event.spent:
+                body["spent"] = packed(event.spent)
+            return Row(t, Kind.PROBED, task=len(event.clients), body=json.dumps(body))
+        case TaskLost():
+            return Row(t, Kind.LOST, task=event.task, client=event.client, a=event.seconds, body=event.reason)
+        case TaskStruck():
+            return Row(t, Kind.STRUCK, task=event.task, client=event.client, a=event.seconds, body=event.reason)
+        case ReportUnwanted():
+            return Row(t, Kind.UNWANTED, task=event.task, client=event.client, b=event.bytes_up, body=event.reason)
+        case TasksSpent():
+            what = {"tasks": spans(event.tasks), "clients": event.clients.tolist(), "spent": packed(event.spent)}
+            return Row(t, Kind.SPENT, task=len(event.tasks), body=json.dumps(what))
+        case TimerFired():
+            return Row(t, Kind.TIMER)
+        case ReportsGathered():
+            means = {name: float(np.mean(v)) for name, v in event.stats.items() if len(v)}
+            return Row(
+                t, Kind.GATHERED, task=len(event.tasks), client=len(event.rejected),
+                body=spans(event.tasks), note=json.dumps(means),
+            )  # fmt: skip
+        case Evaluated():
+            right, of = event.unseen or (0, 0)
+            return Row(
+                t, Kind.EVALUATED, version=event.version, task=right, client=of, a=event.correct, b=event.total,
+                body=_scores(event.clients), note=repr(event.loss),
+            )  # fmt: skip
+        case ReportRejected():
+            return Row(t, Kind.REJECTED, task=event.task, client=event.client, body=event.reason)
+        case PaceSet():
+            return Row(t, Kind.PACED, a=event.seconds, body=event.name)
+        case RoundFailed():
+            return Row(t, Kind.FAILED, event.round, body=event.reason)
+        case ModelCommitted():
+            name, loss = str(event.model_hash), repr(event.loss)
+            return Row(t, Kind.COMMITTED, event.round, event.version, event.folded, body=name, note=loss)
+        case RunEnded():
+            return Row(t, Kind.ENDED, body=event.reason)
+        case TaskArrived() | TasksSent() | TasksDropped():
+            raise AssertionError("encoded above")
+        case _:
+            assert_never(event)
+
+
+def _encode_sent(e: TasksSent) -> tuple[list[Values], bytes]:
+    n = len(e.clients)
+    tasks = np.arange(e.first, e.first + n)
+    if not e.steps.any() and (e.share == 1.0).all() and not e.settings and e.due is None:
+        return _encode_many(e.time, Kind.SENT, e.round, e.version, tasks, e.clients, e.samples, e.bytes_down)
+    columns = (tasks, e.clients, e.samples, e.bytes_down, e.steps, e.share)
+    rows: list[Values] = []
+    for i, (task, client, samples, down, steps, share) in enumerate(
+        zip(*(column.tolist() for column in columns), strict=True)
+    ):
+        work: dict[str, Any] = {"steps": steps, "share": share}
+        if e.due is not None:
+            work["due"] = e.due
+        if e.settings:
+            work["settings"] = {name: float(column[i]) for name, column in e.settings.items()}
+        rows.append(Row(e.time, Kind.SENT, e.round, e.version, task, client, samples, down, json.dumps(work)))
+    return rows, b"".join(map(digested, rows))
+
+
+def _encode_many(
+    time: float, kind: int, round_: int, version: int, tasks: Ints, clients: Ints, a: Any, b: Any
+) -> tuple[list[Values], bytes]:
+    packed = np.zeros(len(tasks), _PACKED)
+    packed["time"], packed["kind"], packed["round"], packed["version"] = time, kind, round_, version
+    packed["task"], packed["client"], packed["a"], packed["b"] = tasks, clients, a, b
+    rows: list[Values] = [
+        (time, kind, round_, version, t, c, x, y, None, None)
+        for t, c, x, y in zip(tasks.tolist(), clients.tolist(), a.tolist(), b.tolist(), strict=True)
+    ]
+    return rows, packed.tobytes()
+
+
+def decode(rows: Iterable[Values]) -> Iterator[Event]:
+    """Events from rows; tasks that went out or were dropped together come back together."""
+    return (event for _, event in decode_numbered(enumerate(rows, 1)))
+
+
+def decode_numbered(rows: Iterable[tuple[int, Values]]) -> Iterator[tuple[int, Event]]:
+    """Events from numbered rows, each with the number of its first row; a row that no run writes is `Unreadable`."""
+
+    def together(pair: tuple[int, Row]) -> tuple[Any, ...]:
+        row = pair[1]
+        return (row.kind, row.time, row.round) if row.kind in (Kind.SENT, Kind.DROPPED) else (row.kind,)
+
+    events = ((number, Row._make(row)) for number, row in rows if row[1] != Kind.NOTE)
+    for (kind, *_), group in groupby(events, key=together):
+        if kind in (Kind.SENT, Kind.DROPPED):
+            pairs = list(group)
+            with _readable(pairs[0][0]):
+                yield pairs[0][0], (_decode_sent if kind == Kind.SENT else _decode_dropped)([row for _, row in pairs])
+        else:
+            for number, row in group:
+                with _readable(number):
+                    yield number, _decode_one(row)
+
+
+@contextmanager
+def _readable(number: int) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError) as wrong:
+        raise Unreadable(f"row {number} of the journal holds what no run writes ({wrong})") from wrong
+
+
+def _decode_dropped(gone: list[Row]) -> TasksDropped:
+    tasks, clients = _ints([r.task for r in gone]), _ints([r.client for r in gone])
+    return TasksDropped(gone[0].time, tasks, clients, np.array([_number(r.a) for r in gone]))
+
+
+def _decode_sent(rows: list[Row]) -> TasksSent:
+    first = rows[0]
+    work: list[dict[str, Any]] = [json.loads(r.body) if r.body else {} for r in rows]
+    settings = {name: np.array([w["settings"][name] for w in work]) for name in work[0].get("settings", {})}
+    return TasksSent(
+        first.time, first.round, first.version, first.task, _ints([r.client for r in rows]),
+        _ints([w.get("steps", 0) for w in work]), np.array([w.get("share", 1.0) for w in work], np.float64),
+        np.array([_number(r.a) for r in rows]), np.array([_number(r.b) for r in rows]), settings, work[0].get("due"),
+    )  # fmt: skip
+
+
+def _decode_one(row: Row) -> Event:
+    t, text = row.time, row.body or ""
+    match row.kind:
+        case Kind.BEGAN:
+            began = json.loads(text)
+            return RunBegan(t, began["seed"], began["clients"], began["spec"], began["model"])
+        case Kind.SEEN:
+            return CandidatesSeen(t, _unknown_roster(row.task))
+        case Kind.PROBED:
+            probed = json.loads(text)
+            clients, values = _ints(probed["clients"]), np.array(probed["values"], np.float64)
+            return Probed(t, probed["stat"], clients, values, unpacked(probed.get("spent", {}), len(clients)))
+        case Kind.ARRIVED:
+            return TaskArrived(t, row.task, row.client, _number(row.a), _number(row.b))
+        case Kind.LOST:
+            return TaskLost(t, row.task, row.client, _number(row.a), text)
+        case Kind.STRUCK:
+            return TaskStruck(t, row.task, row.client, _number(row.a), text)
+        case Kind.UNWANTED:
+            return ReportUnwanted(t, row.task, row.client, _number(row.b), text)
+        case Kind.SPENT:
+            what, n = json.loads(text), row.task
+            return TasksSpent(t, read_spans(what["tasks"]), _ints(what["clients"]), unpacked(what["spent"], n))
+        case Kind.TIMER:
+            return TimerFired(t)
+        case Kind.GATHERED:
+            means = json.loads(row.note or "{}")
+            return ReportsGathered(t, None, read_spans(text), {n: np.array([v]) for n, v in means.items()})
+        case Kind.EVALUATED:
+            scores, loss = _read_scores(row.body), float(row.note or "nan")
+            unseen = Tally(row.task, row.client) if row.client else None
+            return Evaluated(t, row.version, int(row.a or 0), int(row.b or 0), loss, scores, unseen)
+        case Kind.REJECTED:
+            return ReportRejected(t, row.task, row.client, text)
+        case Kind.PACED:
+            return PaceSet(t, text, _number(row.a))
+        case Kind.FAILED:
+            return RoundFailed(t, row.round, text)
+        case Kind.COMMITTED:
+            return ModelCommitted(t, row.round, row.version, text, row.task, float(row.note or "nan"))
+        case Kind.ENDED:
+            return RunEnded(t, text)
+        case _:
+            raise ValueError(f"unknown kind of journal row: {row.kind}")
+
+
+def _ints(values: list[int]) -> Ints:
+    return np.array(values, np.int64)
+
+
+def spans(tasks: Ints) -> str:
+    """Ascending task ids as runs: `0-19 25 30-31`."""
+    if not len(tasks):
+        return ""
+    breaks = np.flatnonzero(np.diff(tasks) != 1)
+    firsts = tasks[np.concatenate([[0], breaks + 1])].tolist()
+    lasts = tasks[np.concatenate([breaks, [len(tasks) - 1]])].tolist()
+    return " ".join(f"{a}-{b}" if b > a else str(a) for a, b in zip(firsts, lasts, strict=True))
+
+
+def read_spans(text: str) -> Ints:
+    """The inverse of `spans`."""
+    runs = [span.partition("-") for span in text.split()]
+    return np.concatenate([np.arange(int(a), int(b or a) + 1) for a, _, b in runs] or [np.zeros(0, np.int64)]).astype(
+        np.int64
+    )
+
+
+def roster_hash(roster: Roster) -> str:
+    """A short name for a roster, which itself is not kept."""
+    h = hashlib.sha256(roster.clients.tobytes())
+    h.update(roster.samples.tobytes())
+    return h.hexdigest()[:16]
+
+
+def _unknown_roster(n: int) -> Roster:
+    """A roster of which only the size is known, as the journal keeps it."""
+    empty = np.full(n, -1, np.int64)
+    return Roster(empty, np.zeros(n, np.uint64), np.zeros(n, np.int64))
+
+
+def _scores(scores: ClientScores | None) -> str | None:
+    if scores is None:
+        return None
+    columns = [scores.clients.tolist(), scores.correct.tolist(), scores.total.tolist()]
+    return json.dumps(columns, separators=(",", ":"))
+
+
+def _read_scores(body: str | None) -> ClientScores | None:
+    return None if body is None else ClientScores(*(np.array(c, np.int64) for c in json.loads(body)))

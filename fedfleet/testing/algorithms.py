@@ -1,0 +1,143 @@
+"""Conformance of algorithms and folds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedfleet.core import aggregation
+from fedfleet.core.aggregation import Aggregate, Fold
+from fedfleet.core.parts import Algorithm, Job, Task, Trial
+from fedfleet.core.passes import NO_SETTINGS, LocalPass
+from fedfleet.core.records import Context, Report, ServerState, whole_work
+from fedfleet.core.rng import stream
+from fedfleet.core.task_cost import cost_of
+from fedfleet.core.trees import Tree, content_hash
+from fedfleet.executors.gather import admit
+
+
+def check_fold(fold: Fold, server: ServerState, reports: list[Report] | None = None) -> None:
+    """A fold refuses what it cannot use, survives saving, and folds chunks as it folds a stream.
+
+    `reports` are healthy ones; without them, updates of the whole model are made up.
+    """
+    good = reports or [_report(fold, server, i) for i in range(6)]
+    contexts = [Context(0, 1.0, r.client) for r in good]
+
+    def refused(report: Report) -> str | None:
+        return aggregation.refusal(fold, aggregation.zero(fold, server), report, contexts[0])
+
+    assert all(refused(r) is None for r in good), "a finite update of the shape that it declares must be accepted"
+    travelling = [n for n, v in good[0].update.items() if np.issubdtype(v.dtype, np.floating)]
+    if travelling:
+        broken = {**good[0].update, travelling[0]: np.full_like(good[0].update[travelling[0]], np.nan)}
+        spoilt = Report(0, 3, broken, 1.0, {})
+        assert refused(spoilt), "an update that is not finite must be refused with a reason"
+        short = Report(0, 3, {n: v for n, v in good[0].update.items() if n != travelling[0]}, 1.0, {})
+        assert refused(short), "an update without one of its leaves must be refused with a reason"
+    assert aggregation.finish(fold, aggregation.zero(fold, server)) is None, "nothing folded gives no aggregate"
+
+    def folded(items: list[tuple[Report, Context]]):
+        acc = aggregation.zero(fold, server)
+        for report, context in items:
+            acc = aggregation.add(fold, acc, report, context)
+        return acc
+
+    pairs = list(zip(good, contexts, strict=True))
+    whole = _hash(aggregation.finish(fold, folded(pairs)))
+    assert _hash(aggregation.finish(fold, folded(pairs[::-1]))) == whole, "the order of arrival must not change a bit"
+    half = len(pairs) // 2
+    merged = aggregation.merge(fold, folded(pairs[:half]), folded(pairs[half:]))
+    assert _hash(aggregation.finish(fold, merged)) == whole, (
+        "merging two chunks must equal folding their reports one by one"
+    )
+    kept = aggregation.load(fold, server, aggregation.save(folded(pairs)))
+    assert _hash(aggregation.finish(fold, kept)) == whole, "an accumulator must survive being saved and loaded"
+
+
+def check_algorithm(algorithm: Algorithm, task: Task, execute) -> None:
+    """Both halves fit: costs are known before training, updates fold, the model keeps its shape, nothing depends on order."""
+    server = algorithm.init(task.init(0))
+    clients = np.arange(3)
+    sizes = np.array([20, 11, 1])
+    cost = cost_of(algorithm, server, whole_work(clients), sizes)
+    for column in (cost.samples, cost.bytes_down, cost.bytes_up):
+        assert len(column) == 3 and np.isfinite(column).all() and (column >= 0).all(), (
+            "a cost must be finite, one per task"
+        )
+    rows = [np.arange(20), np.arange(20, 31), np.arange(31, 32)]
+    jobs = [_job(algorithm, server, int(c), rows[i]) for i, c in enumerate(clients)]
+    before = content_hash(server.params)
+    first, again = list(execute.train(jobs)), list(execute.train(jobs[::-1]))[::-1]
+    assert content_hash(server.params) == before, "training must not change the model that was offered"
+    for a, b, job in zip(first, again, jobs, strict=True):
+        assert (a.task, a.client) == (job.task, job.client), "reports must come in the order of the jobs"
+        assert content_hash(a.update) == content_hash(b.update), (
+            "a client's update must not depend on who trains before it"
+        )
+    acc = aggregation.zero(algorithm.fold, server)
+    for report in first:
+        why = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
+        assert why is None, f"its own fold refuses a healthy update: {why}"
+    aggregate = aggregation.finish(algorithm.fold, acc)
+    assert aggregate is not None, "healthy reports must give an aggregate"
+    after = algorithm.apply(server, aggregate)
+    assert {n: v.shape for n, v in after.params.items()} == {n: v.shape for n, v in server.params.items()}
+    assert all(np.isfinite(v).all() for v in after.params.values()), "the new model must be finite"
+    assert content_hash(server.params) == before, "apply must not change the state it was given"
+    _check_decoder(algorithm, server, first[0])
+    # Once more from what they remember now: a second task must fit the first one's memory.
+    twice = list(execute.train([replace(job, memory=r.memory or {}) for job, r in zip(jobs, first, strict=True)]))
+    acc = aggregation.zero(algorithm.fold, server)
+    for report in twice:
+        why = admit(algorithm.fold, server, acc, report, Context(0, 1.0, report.client), algorithm.accept)
+        assert why is None, f"its own fold refuses what a client with memory sends: {why}"
+    if algorithm.personal is not None:
+        own = algorithm.personal(after.params, first[0].memory or {})
+        next(iter(execute.evaluate([Trial(own, rows[0])])))
+    check_fold(algorithm.fold, server, [_accepted(algorithm, server, r) for r in first])
+
+
+def _accepted(algorithm: Algorithm, server: ServerState, report: Report) -> Report:
+    return report if algorithm.accept is None else algorithm.accept(server, report, Context(0, 1.0, report.client))
+
+
+def _check_decoder(algorithm: Algorithm, server: ServerState, report: Report) -> None:
+    """Garbled reports are refused with a reason, whatever is wrong with them."""
+    spoils = [
+        {},
+        {n: v[..., :-1] if v.ndim else v for n, v in report.update.items()},
+        {n: np.full_like(v, np.nan) if np.issubdtype(v.dtype, np.floating) else v for n, v in report.update.items()},
+        {f"odd {n}": v for n, v in report.update.items()},
+    ]
+    for update in spoils if report.update else ():
+        acc = aggregation.zero(algorithm.fold, server)
+        context = Context(0, 1.0, report.client)
+        why = admit(algorithm.fold, server, acc, replace(report, update=update), context, algorithm.accept)
+        assert why, "a garbled report must be refused with a reason"
+
+
+def _job(algorithm: Algorithm, server: ServerState, client: int, rows) -> Job:
+    local = algorithm.local(client, NO_SETTINGS)
+    assert isinstance(local, LocalPass) or callable(local), "the client's half must be a pass or a function"
+    same = algorithm.local(client, NO_SETTINGS)
+    assert local == same, "the same client must get an equal pass each time, or nobody can train together"
+    return Job(client, client, 1000 + client, 7, algorithm.offer(server, client, NO_SETTINGS), local, rows)
+
+
+def _report(fold: Fold, server: ServerState, i: int) -> Report:
+    rng = stream(5, "check", i)
+    update: Tree = {
+        n: (rng.standard_normal(v.shape) * 0.1).astype(v.dtype) if np.issubdtype(v.dtype, np.floating) else v
+        for n, v in fold.like(server).items()
+    }
+    return Report(i, i, update, 1.0 + i / 3, {})
+
+
+def _hash(aggregate: Aggregate | None) -> list[str]:
+    """Every bit of an aggregate."""
+    if aggregate is None:
+        return []
+    sums = [f"{name} {m.weight} {m.count} {content_hash(m.tree)}" for name, m in sorted(aggregate.sums.items())]
+    return [content_hash(aggregate.mean), str(aggregate.weight), str(aggregate.count), *sums]

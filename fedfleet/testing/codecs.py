@@ -1,0 +1,104 @@
+"""Conformance of codecs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from fedfleet.core.codec import Codec, codes
+from fedfleet.core.container import packed, unpacked
+from fedfleet.core.errors import Refused
+from fedfleet.core.rng import stream
+from fedfleet.core.trees import Tree, content_hash, mismatch
+from fedfleet.learn.codecs.messages import decode, encode, nbytes, received, sent, together
+
+_SMALLEST = 1e-37  # numbers below are hardly there in single precision
+_SHAPES = {"conv": (8, 3, 5, 5), "dense": (40, 30), "bias": (40,), "few": (3,), "scalar": (), "none": (0, 4)}
+
+
+def check_codec(codec: Codec) -> None:
+    """What is decoded is what was encoded, within the codec's promise; bytes are as many as it says; stacks change no bit.
+
+    Leaves of other types, scalars and empty leaves survive; garbled bytes are refused; what is not finite stays so.
+    """
+    assert codec == codec and isinstance(hash(codec), int), "a codec must be a value, or no two clients train together"
+    for what, tree in trees():
+        before = content_hash(tree)
+        for address in (3, -(2**62)):
+            _check_one(codec, tree, address, what)
+        assert content_hash(tree) == before, "encoding must not change what it is given"
+    _check_stack(codec, [tree for _, tree in trees()])
+    _check_garbled(codec, next(tree for _, tree in trees()))
+    _check_unfinite(codec, next(tree for _, tree in trees()))
+
+
+def trees() -> Iterator[tuple[str, Tree]]:
+    """Updates of every kind that a codec may meet."""
+    rng = stream(5, "codec")
+    like = {n: np.zeros(shape, np.float32) for n, shape in _SHAPES.items()}
+    others = {"steps": np.array(7), "mask": np.array([True, False]), "wide": np.linspace(0, 1, 5)}
+    noise = {n: rng.standard_normal(v.shape).astype(np.float32) * np.float32(0.01) for n, v in like.items()}
+    yield "noise", {**noise, **others}
+    yield "zeros", {**like, **others}
+    yield "equal numbers", {**{n: np.full_like(v, -0.5) for n, v in like.items()}, **others}
+    yield "few numbers", {**{n: np.where(np.abs(v) > 0.02, v, np.float32(0)) for n, v in noise.items()}, **others}
+    yield (
+        "far apart",
+        {**{n: v * np.float32(10) ** np.clip(np.round(v * 1000), -30, 30) for n, v in noise.items()}, **others},
+    )
+
+
+def _check_one(codec: Codec, tree: Tree, address: int, what: str) -> None:
+    where = f"{codec.name} on {what}"
+    made = encode(codec, tree, address)
+    data = sent(codec, tree, address)
+    assert data == packed(made) == sent(codec, tree, address), f"{where}: the same tree must give the same bytes"
+    assert nbytes(codec, tree) in (None, float(len(data))), f"{where}: it says another number of bytes than it sends"
+    assert codec.sized == (nbytes(codec, tree) is not None), f"{where}: a codec of fixed size must say that size"
+    back = decode(codec, made, tree)
+    assert content_hash(back) == content_hash(received(codec, data, tree)), f"{where}: bytes and trees must agree"
+    assert mismatch(back, tree) is None and list(back) == list(tree), f"{where}: {mismatch(back, tree)}"
+    promise = codec.within(tree)
+    for name, leaf in tree.items():
+        if codec.squeeze is None or not codes(leaf):
+            assert back[name].tobytes() == leaf.tobytes(), f"{where}: leaf {name!r} must survive to the last bit"
+            continue
+        error = np.abs(back[name].astype(np.float64) - leaf)
+        kept = (error <= promise[name] + _SMALLEST) | np.isinf(promise[name])
+        assert kept.all(), f"{where}: leaf {name!r} is {error.max()} off, beyond its promise"
+
+
+def _check_stack(codec: Codec, clients: list[Tree]) -> None:
+    where = np.array([7919 * (i + 1) - 2**61 for i in range(len(clients))], np.int64)
+    found = together(codec, clients, where)
+    for c, tree in enumerate(clients):
+        alone = decode(codec, encode(codec, tree, int(where[c])), tree)
+        for name, leaf in alone.items():
+            same = found[c][name].tobytes() == leaf.tobytes()
+            assert same, f"{codec.name}: leaf {name!r} of a stack must be what decode makes of encode, bit for bit"
+
+
+def _check_garbled(codec: Codec, tree: Tree) -> None:
+    data, made = sent(codec, tree, 3), encode(codec, tree, 3)
+    spoils = [b"\x80\x04K\x01.", data[:-1], data[: len(data) // 2], data + b"x", packed({"odd": np.zeros(3)})]
+    spoils += [packed({n: v[..., :-1] if v.ndim else v for n, v in made.items()})]
+    spoils += [packed({n: v for n, v in made.items() if n != gone}) for gone in made]
+    for spoilt in spoils:
+        try:
+            received(codec, spoilt, tree)
+        except Refused:
+            continue
+        raise AssertionError(f"{codec.name}: garbled bytes must be refused with a reason")
+    assert unpacked(data).keys() == made.keys()
+
+
+def _check_unfinite(codec: Codec, tree: Tree) -> None:
+    for bad in (np.nan, np.inf, -np.inf):
+        spoilt = {**tree, "dense": tree["dense"].copy()}
+        spoilt["dense"][3, 4] = bad
+        with np.errstate(all="ignore"):
+            back = decode(codec, encode(codec, spoilt, 3), spoilt)
+        assert not all(np.isfinite(v).all() for v in back.values()), (
+            f"{codec.name}: an update that is not finite must arrive so, or nobody refuses it"
+        )

@@ -1,0 +1,170 @@
+"""The canonical files `fedfleet/devices@1` and `fedfleet/states@1`, read and written: JSON, .csv or, for large fleets, .npz."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedfleet.core.errors import BadInput, nearest
+from fedfleet.core.fleet import DeviceTable, StateTable, device_table, unshared_devices, unshared_states
+from fedfleet.core.memory_limit import check_room
+from fedfleet.world.bases.csv_files import device_rows, is_sheet, state_rows, write_device_sheet, write_state_sheet
+from fedfleet.world.bases.file_checks import disjoint_phases, numbers, read_json, same_by_name, state_table
+from fedfleet.world.bases.npz_files import DEVICES, STATES, devices_npz, states_npz
+
+_JSON_BYTES, _FEWER = 100, "draw fewer clients"  # a number takes so much on its way into text
+STATE_KEYS = ("id", "start", "end", "ready")
+DEVICE_KEYS = (
+    "id", "down_kbps", "up_kbps", "seconds_per_sample", "seconds_per_batch", "latency_ms", "cores", "memory_mb",
+)  # fmt: skip
+
+
+def devices(path: str) -> DeviceTable:
+    """Read a devices file; malformed rows are refused by id."""
+    if path.endswith(".npz"):
+        return devices_npz(path)
+    ids, down, up, per_sample, latency, cores, memory, per_batch = [], [], [], [], [], [], [], []
+    rows = device_rows(path) if is_sheet(path) else _rows(path, DEVICES, "devices")
+    for i, row in enumerate(rows):
+        name = _name(row, i, path, DEVICE_KEYS)
+        where = f"{path}: device {name}"
+        ids.append(name)
+        down.append(numbers(row.get("down_kbps"), f"{where}: down_kbps", positive=True))
+        up.append([] if row.get("up_kbps") is None else numbers(row["up_kbps"], f"{where}: up_kbps", positive=True))
+        per_sample.append(numbers([row.get("seconds_per_sample")], f"{where}: seconds_per_sample")[0])
+        batch = 0.0 if row.get("seconds_per_batch") is None else row["seconds_per_batch"]
+        per_batch.append(numbers([batch], f"{where}: seconds_per_batch")[0])
+        span = (
+            [0.0, 0.0]
+            if row.get("latency_ms") is None
+            else numbers(row["latency_ms"], f"{where}: latency_ms", length=2)
+        )
+        if span[0] > span[1]:
+            raise BadInput(f"{where}: latency_ms must be [low, high]")
+        latency.append([s / 1000.0 for s in span])
+        for column, key in ((cores, "cores"), (memory, "memory_mb")):
+            column.append(np.nan if row.get(key) is None else numbers([row[key]], f"{where}: {key}", positive=True)[0])
+    columns = (np.array(column) for column in (latency, cores, memory, per_batch))
+    return same_by_name(path, device_table(ids, down, per_sample, up, *columns))
+
+
+def states(path: str) -> StateTable:
+    """Read a states file: [s, e] covers s to e + 1, seconds are absolute, the trace repeats with period end - start."""
+    if path.endswith(".npz"):
+        return states_npz(path)
+    ids, starts, periods, spans = [], [], [], []
+    rows = state_rows(path) if is_sheet(path) else _rows(path, STATES, "states")
+    for i, row in enumerate(rows):
+        name = _name(row, i, path, STATE_KEYS)
+        where = f"{path}: state {name}"
+        start, end = numbers([row.get("start"), row.get("end")], f"{where}: start and end", signed=True)
+        if end <= start:
+            raise BadInput(f"{where}: end {end} is not after start {start}")
+        ids.append(name)
+        starts.append(start)
+        periods.append(end - start)
+        spans.append(disjoint_phases(row.get("ready"), start, end, where))
+    return same_by_name(path, state_table(ids, starts, periods, spans))
+
+
+def write_devices(path: str, table: DeviceTable) -> None:
+    """Write a devices file, by its ending; every client has a row of its own there."""
+    rows = len(table) * (1 + len(table.down) / len(table.ids))
+    check_room(rows * (24 if path.endswith(".npz") else _JSON_BYTES), f"writing {len(table):,} devices", _FEWER)
+    table = unshared_devices(table)
+    if path.endswith(".npz"):
+        arrays: dict[str, Any] = {
+            "format": np.array(DEVICES), "id": table.ids, "down_kbps": table.down, "down_kbps_offsets": table.down_offsets,
+            "up_kbps": table.up, "up_kbps_offsets": table.up_offsets, "seconds_per_sample": table.seconds_per_sample,
+            "latency_ms": table.latency * 1000.0, "cores": table.cores, "memory_mb": table.memory_mb,
+        }  # fmt: skip
+        if table.seconds_per_batch.any():
+            arrays["seconds_per_batch"] = table.seconds_per_batch
+        _write(path, lambda: np.savez_compressed(path, **arrays))
+        return
+    found = [device_row(table, i) for i in range(len(table))]
+    if is_sheet(path):
+        _write(path, lambda: write_device_sheet(Path(path), found))
+    else:
+        _write_json(path, {"format": DEVICES, "devices": found})
+
+
+def device_row(table: DeviceTable, i: int) -> dict[str, Any]:
+    """One device as the canonical file has it."""
+    up = table.up[table.up_offsets[i] : table.up_offsets[i + 1]].tolist()
+    row: dict[str, Any] = {
+        "id": str(table.ids[i]),
+        "down_kbps": table.down[table.down_offsets[i] : table.down_offsets[i + 1]].tolist(),
+        "up_kbps": up or None,
+        "seconds_per_sample": float(table.seconds_per_sample[i]),
+    }
+    if table.seconds_per_batch[i]:
+        row["seconds_per_batch"] = float(table.seconds_per_batch[i])
+    if table.latency[i].any():
+        row["latency_ms"] = (table.latency[i] * 1000.0).tolist()
+    if np.isfinite(table.cores[i]):
+        row["cores"] = int(table.cores[i])
+    if np.isfinite(table.memory_mb[i]):
+        row["memory_mb"] = float(table.memory_mb[i])
+    return row
+
+
+def write_states(path: str, table: StateTable) -> None:
+    """Write a states file, by its ending; every client has a row of its own there."""
+    rows = len(table) * (1 + len(table.traces.begins) / len(table.ids))
+    check_room(rows * (48 if path.endswith(".npz") else 2 * _JSON_BYTES), f"writing {len(table):,} states", _FEWER)
+    table = unshared_states(table)
+    t = table.traces
+    start, end = t.start, t.start + t.period
+    owner = np.repeat(np.arange(len(table)), np.diff(t.offsets))
+    ready = np.stack([t.begins + start[owner], t.ends + start[owner] - 1.0], axis=1)
+    if path.endswith(".npz"):
+        columns = {"start": start, "end": end, "ready": ready, "ready_offsets": t.offsets}
+        _write(path, lambda: np.savez_compressed(path, format=np.array(STATES), id=table.ids, **columns))
+        return
+    pairs = np.split(ready, t.offsets[1:-1])
+    rows = [
+        {"id": str(table.ids[i]), "start": float(start[i]), "end": float(end[i]), "ready": pairs[i].tolist()}
+        for i in range(len(table))
+    ]
+    if is_sheet(path):
+        _write(path, lambda: write_state_sheet(Path(path), rows))
+    else:
+        _write_json(path, {"format": STATES, "states": rows})
+
+
+def _write_json(path: str, value: Any) -> None:
+    _write(path, lambda: Path(path).write_text(json.dumps(value) + "\n", encoding="utf-8"))
+
+
+def _write(path: str, write: Callable[[], Any]) -> None:
+    try:
+        write()
+    except OSError as wrong:
+        raise BadInput(f"{path} cannot be written: {wrong.strerror}; give a file in a folder that exists") from None
+
+
+def _rows(path: str, form: str, field: str) -> list[Any]:
+    loaded = read_json(path)
+    if not isinstance(loaded, dict) or loaded.get("format") != form:
+        raise BadInput(f'{path} is not a {field} file: it must say "format": "{form}"')
+    for key in loaded:
+        if key not in ("format", field):
+            raise BadInput(f"{path} has an unknown key {key!r}{nearest(key, ('format', field))}")
+    rows = loaded.get(field)
+    if not isinstance(rows, list) or not rows:
+        raise BadInput(f"{path}: the list {field!r} is missing or empty")
+    return rows
+
+
+def _name(row: Any, i: int, path: str, keys: tuple[str, ...]) -> str:
+    if not isinstance(row, dict) or not isinstance(row.get("id"), str):
+        raise BadInput(f"{path}: row {i} has no id; each row is an object with a string id")
+    for key in row:
+        if key not in keys:
+            raise BadInput(f"{path}: row {i} ({row['id']}) has an unknown key {key!r}{nearest(key, keys)}")
+    return row["id"]

@@ -1,0 +1,45 @@
+"""`fedfleet dashboard` on the command line: it says where it is, closes at Ctrl-C, and refuses in one sentence."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.request
+
+from fedfleet.app.dashboard.web_server import reserved
+from tests.app.dashboard.runs import folder_of
+from tests.app.specs import refused
+
+
+def test_it_opens_and_closes(tmp_path):
+    folder_of(tmp_path, "a")
+    words = [sys.executable, "-m", "fedfleet.app.cli.main", "dashboard", tmp_path, "--port", "0", "--json"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        said = json.loads(process.stdout.readline())
+        assert said["runs"] == str(tmp_path) and said["address"].startswith("http://127.0.0.1:")
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(said["address"] + "events?run=a", timeout=20) as stream:  # an open page does not hold it up
+            assert stream.readline().startswith(b"data:")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+        assert process.stderr.read().strip() == "fedfleet: the dashboard is closed; runs that it started go on"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_wrong_use_is_one_sentence(fedfleet, tmp_path):
+    refused(fedfleet("dashboard", tmp_path / "none"), "start a run first")
+    refused(
+        fedfleet("dashboard", tmp_path, "--host", "0.0.0.0"),
+        "--token-file and --certificate with --key",
+        "fedfleet certificate",
+    )
+    refused(fedfleet("dashboard", tmp_path, "--token", "short"), "could be guessed")
+    refused(fedfleet("dashboard", tmp_path, "--certificate", "a.pem"), "belong together")
+    held = reserved("127.0.0.1", 0)
+    try:
+        refused(fedfleet("dashboard", tmp_path, "--port", held.getsockname()[1]), "is taken", "--port")
+    finally:
+        held.close()

@@ -1,0 +1,76 @@
+"""A page is told only what changed, and put together again it is the whole."""
+
+import asyncio
+import json
+
+import numpy as np
+
+from fedfleet.app.dashboard.event_stream import Beside, Told, news, stream
+from fedfleet.app.dashboard.run_view import device_states, seen
+from fedfleet.app.dashboard.run_watcher import Watch
+from fedfleet.core.events import RunBegan
+from tests.app.dashboard.runs import END, STORY, folder_of, sent, writing
+
+
+def nothing(_):
+    return Beside()
+
+
+def test_what_is_told_piece_by_piece_is_the_whole(tmp_path):
+    folder = folder_of(tmp_path, "a", STORY[:1])
+    watch, told, states, curve = Watch(tmp_path), Told(), "", []
+    for event in [*STORY[1:], *END]:
+        with writing(folder) as journal:
+            journal.append([event])
+        watch.look()
+        found = news(told, watch, "a", nothing)
+        assert news(told, watch, "a", nothing).get("pieces") is None
+        moved = found.get("devices", {})
+        letters = list(moved.get("all", states))
+        for i, letter in moved.get("some", {}).items():
+            letters[i] = letter
+        states = "".join(letters)
+        if "curve" in found:
+            curve = curve[: found["curve"]["from"]] + found["curve"]["a"]
+    assert states == device_states(seen([*STORY, *END])) and curve == [60.0]
+
+
+def test_ten_thousand_devices_are_told_in_little(tmp_path):
+    n = 10_000
+    rounds = [sent(10.0 * i, i, 100 * i, list(range(100 * i, 100 * i + 100))) for i in range(20)]
+    folder = folder_of(tmp_path, "big", [RunBegan(0.0, 0, n, "s", "m"), *rounds])
+    watch, told = Watch(tmp_path), Told()
+    watch.look()
+    first = json.dumps(news(told, watch, "big", nothing))
+    assert len(first) < n + 40_000  # a letter a device, and the pieces of the page
+    with writing(folder) as journal:
+        journal.append([sent(200.0, 20, 2000, list(range(5000, 5100)))])
+    watch.look()
+    later = news(told, watch, "big", nothing)
+    assert len(later["devices"]["some"]) == 100 and len(json.dumps(later["devices"])) < 2_000
+
+
+def test_the_list_is_told_of_when_it_changed_and_not_too_often(tmp_path):
+    watch, told = Watch(tmp_path), Told()
+    watch.look()
+    assert news(told, watch, "", nothing) == {}
+    folder_of(tmp_path, "a")
+    watch.look()
+    assert [news(told, watch, "", nothing) for _ in range(6)].count({"runs": True}) == 1
+
+
+def test_a_stream_ends_when_the_dashboard_closes(tmp_path):
+    folder_of(tmp_path, "a")
+    watch = Watch(tmp_path)
+    watch.look()
+
+    said: list[str] = []
+
+    async def listen():
+        async for text in stream(watch, "a", nothing, lambda: bool(said)):
+            said.append(text)  # noqa: PERF401  # the stream looks at it
+
+    asyncio.run(listen())
+    (text,) = said
+    assert text.startswith("data: {") and text.endswith("\n\n") and json.loads(text[6:])["curve"]["a"] == [60.0]
+    assert np.isfinite(json.loads(text[6:])["curve"]["t"]).all()

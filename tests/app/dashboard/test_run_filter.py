@@ -1,0 +1,53 @@
+"""A few words find runs, and words that mean nothing are said to."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfleet.app.dashboard.run_filter import ORDERS, filtered
+from fedfleet.app.dashboard.run_watcher import Watch
+from tests.app.dashboard.runs import END, STORY, folder_of
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("filter")
+    folder_of(root, "severe-one", STORY, {"pace": {"use": "deadline", "seconds": 300.0}})
+    folder_of(root, "mild-one", [*STORY, *END], {"pace": {"use": "readiness"}}, sealed=True)
+    return list(Watch(root).look().values())
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("", {"severe-one", "mild-one"}),
+        ("severe", {"severe-one"}),
+        ("one, deadline", {"severe-one"}),
+        ("finished", {"mild-one"}),
+        ("acc>50", {"severe-one", "mild-one"}),
+        ("acc > 90", set()),
+        ("acc>=60% rounds>1", {"mild-one"}),
+        ("pace.seconds=300", {"severe-one"}),
+        ("nothing-like-this", set()),
+    ],
+)
+def test_words(runs, words, found):
+    assert {g.name for g in filtered(runs, words).runs} == found
+
+
+def test_odd_words_are_said(runs):
+    assert "did you mean 'acc'" in filtered(runs, "acx>9").odd
+    assert "compared with a number" in filtered(runs, "acc>much").odd
+
+
+@given(st.text(max_size=60))
+def test_no_words_trip_it(runs, words):
+    filtered(runs, words)
+
+
+@pytest.mark.parametrize("by", [*ORDERS, "no such order"])
+def test_an_order_loses_nobody(runs, by):
+    found = filtered(runs, "", by).runs
+    assert sorted(g.name for g in found) == sorted(g.name for g in runs)
+    assert by not in ("", "no such order") or found == runs
+    assert by != "time" or [g.time for g in found] == sorted((g.time for g in runs), reverse=True)

@@ -1,0 +1,65 @@
+"""What a page needs of each run, from its folder."""
+
+import os
+from urllib.parse import unquote_to_bytes, urlsplit
+
+import numpy as np
+import pytest
+
+from fedfleet.app.pages.sides.run_looks import link_to, look
+from fedfleet.measure.tasks import task_table
+from tests.app.pages.sides.looks import made, side
+
+
+def test_a_finished_run_is_read_with_its_people_and_its_time(tiny_run, tmp_path):
+    found = look(tiny_run.out, tiny_run.out.parent / "page.html")
+    assert found.link == "out/report.html" and found.ended and found.last == tiny_run.metrics["accuracy"]
+    assert found.used.sum() == tiny_run.metrics["fates"]["folded"]["tasks"]
+    assert abs(sum(found.causes.values()) - found.end) < 1e-6 * found.end
+    assert look(tiny_run.out, tmp_path / "x.html", explained=False).causes == {}
+
+
+def test_a_usual_task_is_that_of_a_usual_person_however_often_anybody_is_asked(tiny_run, tmp_path):
+    tasks = task_table(tiny_run.events)
+    own = [tasks.samples[tasks.clients == client].mean() for client in set(tasks.clients.tolist())]
+    assert look(tiny_run.out, tmp_path / "x.html", explained=False).samples == pytest.approx(np.mean(own))
+
+
+def test_the_journal_alone_will_do(run_copy, tmp_path):
+    for name in ("seal.json", "metrics.json", "report.html"):
+        (run_copy / name).unlink(missing_ok=True)
+    found = look(run_copy, tmp_path / "page.html")
+    assert found.link == "" and found.metrics["commits"] > 0 and len(found.accuracy)
+
+
+def test_before_its_first_model_a_run_has_no_accuracy():
+    late = made([0.1, 0.5, 0.9], first=90.0)
+    assert late.accuracy_at(89.0) is None and late.accuracy_at(90.0) == 0.5 and late.accuracy_at(1e9) == 0.9
+    assert made(first=None).accuracy_at(1e9) is None
+
+
+def test_reaching_is_the_first_evaluation_that_has_it():
+    assert made([0.1, 0.6, 0.5, 0.7]).reached(0.6) == 60.0 and made([0.1, 0.2]).reached(0.6) is None
+
+
+def test_a_side_is_named_by_its_group_and_leads_to_the_first_report():
+    two = side("b", made(), made(link="r/report.html"), group="mild")
+    assert two.label == "mild, b" and two.link == "r/report.html" and side("b").link == ""
+
+
+def test_links_are_relative_to_the_page(tmp_path):
+    (tmp_path / "runs/a").mkdir(parents=True)
+    assert link_to(tmp_path / "runs/a", tmp_path / "pages/x.html") == ""
+    (tmp_path / "runs/a/report.html").write_text("")
+    assert link_to(tmp_path / "runs/a", tmp_path / "pages/x.html") == "../runs/a/report.html"
+
+
+@pytest.mark.parametrize("name", ["try #2", "50%25", "what?", "javascript:alert(1)", "a&b'c", os.fsdecode(b"caf\xe9")])
+def test_links_lead_to_folders_of_any_name(tmp_path, name):
+    report = tmp_path / name / "report.html"
+    report.parent.mkdir()
+    report.write_text("")
+    link = link_to(report.parent, tmp_path / "x.html")
+    at = urlsplit(link)
+    assert (at.scheme, at.query, at.fragment) == ("", "", "")
+    assert os.fsencode(tmp_path) + b"/" + unquote_to_bytes(at.path) == os.fsencode(report)

@@ -1,0 +1,61 @@
+"""Where time went and what work cost, side by side."""
+
+import pytest
+
+from fedfleet.app.pages.sides.side_times import (
+    FAMILIES,
+    families,
+    mean_families,
+    sentence,
+    what_it_cost,
+    where_time_went,
+    work,
+)
+from fedfleet.measure.attribution.causes import CAUSES
+from tests.app.pages.sides.looks import made, side
+
+
+def test_every_cause_has_one_family():
+    every = [cause for _, _, causes in FAMILIES for cause in causes]
+    assert sorted(every) == sorted(CAUSES)
+
+
+def test_shares_add_up_to_one():
+    found = families(made(causes=dict.fromkeys(CAUSES, 2.0)))
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert families(made(causes={})) == {}
+
+
+def test_seeds_weigh_alike_however_long_they_took():
+    quick, slow = made(causes={"compute": 1.0}), made(causes={"reachability": 1000.0})
+    found = mean_families(side("a", quick, slow))
+    assert found["training"] == found["waiting for phones out of reach"] == 0.5
+
+
+def test_the_sentence_groups_those_that_agree():
+    told = [
+        ("a", {"training": 0.6, "other": 0.4}),
+        ("b", {"training": 0.8, "other": 0.2}),
+        ("c", {"training": 0.1, "other": 0.9}),
+    ]
+    said = sentence(told)
+    assert said == "Most of the time went into training under a, b (60 to 80 %), and into other under c (90 %)."
+
+
+def test_work_that_entered_no_model_is_apart():
+    assert work(made().metrics) == (7200.0, 3600.0, 5e8)
+    page = what_it_cost([side("a")])
+    assert "2 h used, 1 h thrown away with 500.0 MB" in page
+    assert what_it_cost([side("a", made(metrics={"fates": {}}))]) == ""
+
+
+def test_the_figure_names_only_what_is_there():
+    page = where_time_went([side("a")])
+    assert "training" in page and "out of reach" not in page
+    assert where_time_went([side("a", made(causes={}))]) == ""
+
+
+def test_names_are_escaped_in_the_sentence_too():
+    assert "<i>" not in where_time_went([side("<i> & you")]) and "under &lt;i&gt; &amp; you" in where_time_went(
+        [side("<i> & you")]
+    )

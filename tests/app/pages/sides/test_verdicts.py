@@ -1,0 +1,75 @@
+"""The conclusion of a comparison in words."""
+
+from fedfleet.app.pages.sides.verdicts import apart, caveat, facts, finding, headline, lead, verdict_list
+from fedfleet.app.studies.compare.verdict import verdict
+from tests.app.pages.sides.arms import arm
+from tests.app.pages.sides.looks import made, side
+
+
+def judged(*arms, group=""):
+    return {group: (arms, verdict(arms))}
+
+
+def test_one_seed_names_no_winner():
+    said = headline(judged(arm("a", 0.9), arm("b", 0.5)))
+    assert said == "A ends highest, at 90 %; one seed does not tell whether it is better"
+    assert "One <abbr" in caveat(judged(arm("a", 0.9), arm("b", 0.5)))
+
+
+def test_clear_differences_over_seeds_have_a_winner():
+    found = judged(arm("a", 0.9, 0.91, 0.92, 0.9), arm("b", 0.5, 0.51, 0.53, 0.52))
+    assert headline(found) == "A is best, at the end and after 60 s"
+    assert "Four <abbr" in caveat(found) and "seeds</abbr> each" in caveat(found)
+
+
+def test_seeds_that_differ_more_than_arms_name_none():
+    found = judged(arm("a", 0.9, 0.4, 0.8), arm("b", 0.5, 0.7, 0.6))
+    assert headline(found) == "A is ahead with 70 %, but not surely better"
+
+
+def test_seeds_of_one_arm_are_described():
+    assert headline(judged(arm("a", 0.46, 0.84))) == "Two seeds of one run end at 46 to 84 %"
+
+
+def test_several_fleets_say_where_arms_are_farthest_apart():
+    mild, severe = (arm("a", 0.9), arm("b", 0.92)), (arm("a", 0.9), arm("b", 0.4))
+    found = judged(*mild, group="mild") | judged(*severe, group="severe")
+    assert headline(found) == "On severe a ends at 90 % and b at 40 %; elsewhere all end within 2 points of each other"
+    assert "On mild, after 60 s: a 90 % and b 92 %." in lead(found)
+
+
+def test_a_winner_on_one_fleet_is_named_there():
+    mild = (arm("a", 0.9, 0.5, 0.7), arm("b", 0.8, 0.7, 0.6))
+    severe = (arm("a", 0.9, 0.91, 0.92), arm("b", 0.4, 0.41, 0.43))
+    found = judged(*mild, group="mild") | judged(*severe, group="severe")
+    assert headline(found) == "On severe a is best; on mild none is surely better"
+
+
+def test_facts_are_those_of_the_runs():
+    assert facts(side("a"), 0.8) == "90 % after 2 min; 80 % in 2 min; 1 of 4 people never takes part."
+    assert (
+        facts(side("a", made([0.1, 0.2], used=(1, 1), late=(0, 0))), 0.8)
+        == "20 % after 60 s; 80 % never; nobody is left out."
+    )
+    assert "over two seeds" in facts(side("a", made(), made([0.1, 0.5])), None)
+
+
+def test_the_list_has_an_item_for_each_side_or_group():
+    one = judged(arm("a", 0.9), arm("b", 0.5))
+    assert verdict_list(one, [side("a"), side("<b>")], None).count("<li") == 2
+    assert "<b>" not in verdict_list(one, [side("x<y")], None).replace("<b>X", "")
+    two = judged(arm("a", 0.9), group="mild") | judged(arm("a", 0.8), group="severe")
+    assert verdict_list(two, [side("a", group="mild"), side("a", group="severe")], None).count("<li") == 2
+
+
+def test_nothing_tried_is_said():
+    bare = verdict((arm("a", 0.9), arm("b", 0.5)))
+    assert apart(bare.at_end) is not None and finding((arm("a", 0.9),), verdict((arm("a", 0.9),))).startswith(
+        "one run ends at"
+    )
+
+
+def test_of_many_sides_the_best_are_told():
+    sides = [side(f"arm {i}", made([0.1, 0.05 * i])) for i in range(1, 13)]
+    page = verdict_list({"": ((), None)}, sides, None)
+    assert "arm 12" in page and ">arm 1<" not in page and "The 9 of 12 that end highest" in page

@@ -1,0 +1,77 @@
+"""Folders of runs: never written over, complete only when everything is there, read back as they were."""
+
+import tomllib
+
+import pytest
+
+from fedfleet.app.runs import finished, opened
+from fedfleet.app.runs.run_folder import check_same_spec, make_folder, refuse_taken, write_spec
+from fedfleet.app.spec import resolve, with_words
+from fedfleet.core.errors import BadInput, FedFleetError
+from tests.app.specs import TINY
+
+
+def tiny(*words):
+    return resolve(with_words(tomllib.loads(TINY), words), "spec")
+
+
+def test_a_new_folder_holds_the_spec(tmp_path):
+    make_folder(tmp_path / "deep/out")
+    write_spec(tiny(), tmp_path / "deep/out")
+    assert resolve(tomllib.loads((tmp_path / "deep/out/spec.toml").read_text())).digest == tiny().digest
+    assert [p.name for p in (tmp_path / "deep/out").iterdir()] == ["spec.toml"]
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(BadInput, match="exists already; continue that run with --resume"):
+        refuse_taken(tmp_path, resume=False)
+    with pytest.raises(BadInput, match="exists but is not a run"):
+        refuse_taken(tmp_path, resume=True)
+    with pytest.raises(BadInput, match=r"mine.txt is a file; name a folder"):
+        refuse_taken(tmp_path / "mine.txt", resume=False)
+
+
+def test_half_written_files_do_not_count(tmp_path):
+    (tmp_path / "spec.toml.part").write_text("seed =")
+    refuse_taken(tmp_path, resume=False)
+    write_spec(tiny(), tmp_path)
+    assert not (tmp_path / "spec.toml.part").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=r"cannot create or write the folder .* choose another with --out"):
+        make_folder(tmp_path / "file/out")
+
+
+def test_another_spec_is_told_by_its_first_difference(tiny_run):
+    check_same_spec(tiny("run.threads=2"), tiny_run.out)
+    with pytest.raises(BadInput, match=r"world.devices.link is 1.0 there, 0.5 here"):
+        check_same_spec(tiny("world.devices.link=0.5"), tiny_run.out)
+    with pytest.raises(BadInput, match=r"stop.patience is None there, 3 here"):
+        check_same_spec(tiny("stop.patience=3"), tiny_run.out)
+
+
+def test_a_finished_run_is_read_back(tiny_run):
+    again = finished(tiny_run.out)
+    assert again.metrics == tiny_run.metrics
+    assert again.answer() == tiny_run.answer()
+    assert len(again.events) == len(tiny_run.events)
+
+
+def test_an_unfinished_run_is_opened_and_not_finished(run_copy):
+    (run_copy / "seal.json").unlink()
+    with pytest.raises(BadInput, match=r"not finished; continue it with: fedfleet run .*spec.toml --resume --out"):
+        finished(run_copy)
+    spec, events, ended = opened(run_copy)
+    assert spec.digest == tiny().digest and ended and events
+    with pytest.raises(BadInput, match="no run folder"):
+        opened(run_copy / "none")
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "3", '{"digest": 1}', "null"])
+def test_damaged_measures_are_named(run_copy, text):
+    (run_copy / "metrics.json").write_text(text)
+    with pytest.raises(FedFleetError, match=r"metrics.json"):
+        finished(run_copy)

@@ -1,0 +1,111 @@
+"""Who will take part: by walks where they are enough, by dry runs elsewhere; what cannot be foreseen is said or refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.spec import resolve
+from fedfleet.app.studies.predict.participation import (
+    closed_form,
+    fleet_of,
+    foreseeable,
+    foreseen,
+    lateness,
+    mean_samples,
+    other_seeds,
+    reachable_share,
+    rules_of,
+    trip_seconds,
+)
+from fedfleet.core.errors import BadInput
+from fedfleet.simulation.dry_run import dry_run
+from tests.app.studies.predict.conftest import TABLE
+
+DEADLINE = TABLE["pace"]
+
+
+def setup_of(**changes):
+    return assemble(resolve(TABLE | changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "walked"),
+    [
+        ({}, True),
+        ({"pace": {"use": "readiness", "cohort": 6, "ready_share": 0.7}}, True),
+        ({"world": TABLE["world"] | {"charge": 500}}, True),
+        ({"algorithm": {"use": "scaffold"}}, True),
+        ({"pace": {**DEADLINE, "max_staleness": 2}}, False),
+        ({"pace": {**DEADLINE, "if_few": "wait"}}, False),
+        ({"pace": {"use": "buffered", "k": 3, "concurrency": 6}}, False),
+        ({"world": TABLE["world"] | {"faults": {"use": "lossy"}}}, False),
+        ({"choose": {"use": "flame"}}, True),  # a uniform choice stands in for it
+        ({"choose": {"use": "tifl"}}, False),
+    ],
+)
+def test_what_is_foreseen_is_the_run_of_that_seed(changes, walked):
+    setup = setup_of(**changes)
+    plan, _ = foreseeable(setup)
+    assert (rules_of(setup.spec.pace, plan, setup.world) is not None) == walked
+    found, wanted = foreseen(setup, [setup.plan.seed])[0][0], dry_run(plan, setup.world)
+    assert found.times.tolist() == wanted.times.tolist() and found.clients.tolist() == wanted.clients.tolist()
+    assert found.failed == wanted.failed and found.commits > 0
+
+
+def test_draws_are_never_the_runs_own():
+    assert 3 not in other_seeds(3, 5) and len(set(other_seeds(3, 5))) == 5
+
+
+def test_labels_are_those_that_clients_train_on():
+    setup = setup_of()
+    fleet = fleet_of(setup)
+    assert fleet.labels.shape == (24, 10) and fleet.test.sum() == pytest.approx(1.0)
+    assert fleet.labels.sum(axis=1).tolist() == setup.world.data.sizes(0).tolist()
+
+
+def test_who_chooses_by_reports_is_replaced_and_that_is_said():
+    plan, notes = foreseeable(setup_of(choose={"use": "oort"}, stop={"rounds": 5, "target_accuracy": 0.9}))
+    assert plan.choose.name == "uniform" and "oort chooses by what trained reports say" in notes[0]
+    assert "the curve goes on to the last round" in notes[1]
+
+
+def test_what_has_no_fleet_is_refused():
+    with pytest.raises(BadInput, match="trains in one place"):
+        foreseeable(setup_of(algorithm={"use": "centralized"}))
+    users = {"clients": 12, "users": {"use": "households"}}
+    with pytest.raises(BadInput, match=r"remove \[edge\]"):
+        foreseeable(setup_of(world=users, edge={"use": "hierfl"}, pace={"use": "readiness", "cohort": 2}))
+
+
+def test_the_closed_form_is_near_the_walks():
+    setup = setup_of(stop={"rounds": 400})
+    labels = fleet_of(setup).labels
+    found = closed_form(setup, labels, cohort=6, noise=1.0)
+    walked = np.mean([part.commits for part in foreseen(setup, other_seeds(3, 3))[0]])
+    assert found is not None and found["commits"] == pytest.approx(walked, rel=0.05) and len(found["clock"]) == 10
+    assert closed_form(setup_of(pace={"use": "readiness", "cohort": 6}), labels, cohort=6, noise=1.0) is None
+    away = TABLE["world"] | {"states": {"use": "daily"}}
+    assert closed_form(setup_of(world=away), labels, cohort=6, noise=1.0) is None
+
+
+def test_trips_and_reach_are_those_of_the_world():
+    setup = setup_of(world=TABLE["world"] | {"states": {"use": "daily", "ready": 0.3}})
+    trips, reach = trip_seconds(setup), reachable_share(setup.world, 10 * 86400.0)
+    assert trips.shape == (24,) and (trips > 0).all() and reach.mean() == pytest.approx(0.3, abs=0.05)
+    assert mean_samples(setup_of(world=TABLE["world"] | {"charge": 70})) == 70.0
+
+
+BUFFERED = {"use": "buffered", "k": 3, "concurrency": 12}
+
+
+def test_late_reports_are_shortened_as_the_algorithm_shortens_them():
+    setup = setup_of(pace=BUFFERED, algorithm={"use": "fedbuff", "lr": 0.3})
+    (part,), _ = foreseen(setup, [5])
+    assert part.staleness.max() > 1
+    assert lateness(setup.plan, part) == pytest.approx((1.0 + part.staleness) ** -0.5)
+    for other in ({"use": "fedavg"}, {"use": "fedbuff", "average": "normalised"}):
+        got = lateness(setup_of(pace=BUFFERED, algorithm=other).plan, part)
+        assert got is None or got == pytest.approx(1.0)
+    assert lateness(setup.plan, replace(part, staleness=0 * part.staleness)) is None

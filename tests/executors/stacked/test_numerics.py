@@ -1,0 +1,81 @@
+"""Whether neighbours decide a client's bits: what is said of tasks, what a trial finds, and what keeps stacks apart."""
+
+from dataclasses import replace
+
+import pytest
+from torch import nn
+
+from fedfleet.core.passes import BatchPlan, LocalPass
+from fedfleet.executors.client_half import begin
+from fedfleet.executors.stacked import numerics
+from fedfleet.executors.stacked.numerics import layout_of, size_free, tried
+from fedfleet.executors.stacked.placement import open_place
+from fedfleet.learn.optimisers import sgd
+from fedfleet.tasks.digits import digits_cnn, digits_logreg, digits_mlp
+from tests.executors.cohorts import Odd, convolutions, dense, jobs_with, small_task
+
+LOCAL = LocalPass(sgd(), BatchPlan(5, epochs=1), rate=0.1)
+
+
+def place(task, form="merged"):
+    return open_place(task, device="cpu", threads=1, form=form, tf32=False, graphs=False)
+
+
+def group(task, sizes, local=LOCAL):
+    return [begin(job) for job in jobs_with(task, local, sizes)]
+
+
+def test_only_what_is_shown_to_keep_its_bits_is_free():
+    assert size_free("merged", digits_mlp()(0)) and size_free("merged", digits_logreg()(0))
+    assert size_free("merged", digits_mlp(hidden=32)(0))
+    assert not size_free("merged", digits_mlp(hidden=7)(0)), "rows of seven numbers lie anywhere"
+    assert not size_free("merged", digits_cnn()(0)), "convolutions"
+    assert not size_free("merged", small_task(convolutions(lambda: nn.BatchNorm2d(6))))
+    assert not size_free("merged", small_task(Odd)), "it cannot be stacked"
+    assert size_free("loop", digits_cnn()(0)) and not size_free("graphs", digits_mlp()(0))
+
+
+def test_a_trial_finds_a_kernel_that_looks_at_the_place_in_the_stack(monkeypatch):
+    where = place(digits_logreg()(0))
+    begun = group(where.task, (7, 12, 5))
+    assert tried(where, begun, 20)
+    train = numerics.train_stack
+    for odd in (16, 17):  # positions that only larger stacks have
+
+        def unlike(where, twin, clients, odd=odd):
+            ended = train(where, twin, clients)
+            if len(clients) > odd:
+                name = next(iter(ended.end))
+                ended.end[name][odd] += 1e-6
+            return ended
+
+        monkeypatch.setattr(numerics, "train_stack", unlike)
+        assert not tried(where, begun, 20)
+
+
+@pytest.mark.parametrize(("sizes", "size"), [((1,), 1), ((1, 1), 1), ((3, 2), 5), ((5, 5), 5), ((4, 11), 5), ((2,), 1)])
+def test_trials_go_through_with_batches_of_any_width(sizes, size):
+    where = place(digits_logreg()(0))
+    assert tried(where, group(where.task, sizes, replace(LOCAL, batches=BatchPlan(size, epochs=1))), 4)
+
+
+def test_layouts_agree_only_where_the_arithmetic_does():
+    where = place(digits_logreg()(0))
+
+    def laid(sizes, local=LOCAL):
+        return layout_of(where, group(where.task, sizes, local))
+
+    assert laid((7, 12)) == laid((5, 9, 6)), "both are padded to batches of five"
+    assert laid((7, 12)) != laid((3, 4)), "narrower batches"
+    assert laid((5, 10)) != laid((5, 5)) != laid((10, 10)), "padded or not, and for how long"
+    assert laid((7, 12)) != laid((7, 12), replace(LOCAL, rate=0.2))
+    assert laid((7, 12)).kind == laid((7, 12), replace(LOCAL, rate=0.2)).kind
+    assert laid((7, 12)) != laid((7, 12), replace(LOCAL, optimiser=sgd(momentum=0.9)))
+    assert laid((7, 12), replace(LOCAL, train=lambda name: "bias" in name)) is None, "frozen weights are shared"
+
+
+def test_a_layer_whose_clients_share_their_beginning_stays_alone():
+    where = place(small_task(dense(200)))
+    assert layout_of(where, group(where.task, (5, 5))) is None
+    assert layout_of(where, group(where.task, (5,))) is not None, "one client shares with nobody"
+    assert layout_of(where, group(where.task, (100, 100))) is not None, "so many steps are no smaller than the weights"

@@ -1,0 +1,99 @@
+"""Parcels, without anybody who carries them: jobs survive the trip, failures are named."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fedfleet.core.parts import Job, Offer
+from fedfleet.executors.worker_jobs import (
+    Parcel,
+    Recipe,
+    Sheet,
+    _half,
+    bare,
+    owned,
+    packed,
+    rebuilt,
+    score_chunk,
+    train_chunk,
+    versions,
+)
+from fedfleet.learn.zoo import ft
+from fedfleet.testing.toys import consensus, consensus_start, opaque_executor
+from tests.executors.kits import misled
+
+
+def toy_jobs(n, offered=None):
+    """Jobs of the toy, each of its own client."""
+    local, rows = consensus(remembers=True).local(0, {}), np.arange(3)
+    return [
+        Job(
+            task=10 + c,
+            client=c,
+            key=c + 1,
+            seed=1,
+            offer=Offer(offered or consensus_start()),
+            local=local,
+            rows=rows,
+            memory={"toy": {"count": np.full(1, 4.0)}},
+        )
+        for c in range(n)
+    ]
+
+
+def same(a, b):
+    """Are these reports equal to the last bit?"""
+    assert (a.task, a.client, a.weight, a.stats) == (b.task, b.client, b.weight, b.stats)
+    for one, other in ((a.update, b.update), (a.memory["toy"], b.memory["toy"])):
+        assert one.keys() == other.keys()
+        assert all(one[n].tobytes() == other[n].tobytes() for n in one)
+
+
+def test_a_job_survives_the_trip():
+    jobs = toy_jobs(3)
+    parcels = pickle.loads(pickle.dumps([packed(job) for job in jobs]))
+    answer = pickle.loads(pickle.dumps(train_chunk(misled(), parcels, [0, 0, 0], Offer(consensus_start()))))
+    assert answer.failure == ""
+    for found, wanted in zip(answer.found, opaque_executor().train(jobs), strict=True):
+        same(owned(found), wanted)
+
+
+def test_a_process_rebuilds_once():
+    assert rebuilt(misled()) is rebuilt(misled())
+
+
+def test_what_raises_is_named():
+    answer = train_chunk(misled(raises=1), [packed(job) for job in toy_jobs(3)], [0, 0, 0], Offer(consensus_start()))
+    assert answer.failure == "client 1, task 11: KeyError: 'out of luck'"
+    assert "Traceback" in answer.trace
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (Recipe("tests.executors.kits:kit", "{}\n[algorithm]\nuse = 'fedavgg'"), "did you mean 'fedavg'"),
+        (Recipe("tests.executors.nowhere:kit", ""), "ModuleNotFoundError"),
+        (replace(misled(), versions=(versions()[0], ("numpy", "0.1"), versions()[2])), "the run began with 0.1"),
+    ],
+)
+def test_what_cannot_be_rebuilt_is_said(bad, says):
+    for answer in (train_chunk(bad, [], []), score_chunk(bad, [Sheet(0, np.arange(2))], [0], consensus_start())):
+        assert answer.failure.startswith("a worker could not rebuild the spec: ")
+        assert says in answer.failure
+
+
+def test_an_offer_travels_without_the_code_that_encodes_it():
+    plain = Offer(consensus_start())
+    assert bare(plain) is plain
+    coded = Offer(plain.params, {"c": np.ones(2)}, 17.0, lambda: b"")
+    found = pickle.loads(pickle.dumps(bare(coded)))
+    assert found.nbytes == 17.0 and found.encoded is None and found.extra["c"].tolist() == [1.0, 1.0]
+
+
+def test_before_a_client_is_judged_a_worker_trains_what_tunes_it():
+    algorithm = ft(tune_epochs=3)
+    parcel = Parcel(-1, 0, 5, 7, np.arange(4), 0, {}, {})
+    assert _half(parcel, algorithm) == algorithm.tune(0) != algorithm.local(0, {})
+    assert _half(replace(parcel, task=2), algorithm) == algorithm.local(0, {})

@@ -1,0 +1,48 @@
+"""Many devices in one process, a thread each: `python -m tests.network.devices ADDRESS STORES CLIENT..`.
+
+Each is the very device of the command line, with a store of its own; only torch is loaded once instead of twenty times.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from pathlib import Path
+
+from fedfleet.app.assemble.client_config import kit_from
+from fedfleet.network.device.client_loop import Device, Wishes
+from fedfleet.network.device.device_store import Store
+from fedfleet.network.device.server_calls import Line
+
+
+def say(text: str) -> None:
+    """One line for whoever looks for the reason of a failure."""
+    sys.stderr.write(f"{text}\n")
+
+
+def attend(address: str, folder: Path, client: int) -> None:
+    """Be one device until the run is over."""
+    store, line = Store(folder / str(client)), Line(address)
+    try:
+        device = Device(line, store, Wishes(client=client), kit_from, lambda text: say(f"device {client}: {text}"))
+        device.attend()
+    except Exception:
+        traceback.print_exc()
+    finally:
+        line.close()
+        store.close()
+
+
+def main() -> None:
+    """Be all devices that the command line names."""
+    address, folder, *clients = sys.argv[1:]
+    threads = [threading.Thread(target=attend, args=(address, Path(folder), int(client))) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""A judge in a process of its own says what one in this process says, survives its own death, and is never in the way."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfleet.app.assemble import assemble
+from fedfleet.app.spec import resolve
+from fedfleet.core.errors import BadInput, RunFailed
+from fedfleet.executors.stacked.form_choice import Form
+from fedfleet.network.evaluation.evaluators import Judge, Thinking
+from fedfleet.network.evaluation.results import Court, judged
+from tests.network.evaluation import courts
+
+ROOT = Path(__file__).parents[3]
+MODEL = {"w": np.array([0.1, 2.5, 1e-8, 7.0], np.float32)}
+
+
+@pytest.fixture(autouse=True)
+def found_by_children(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def builder(name):
+    return f"tests.network.evaluation.courts:{name}"
+
+
+def same(a, b):
+    assert (a.score.correct, a.score.total) == (b.score.correct, b.score.total)
+    assert np.float64(a.score.loss).tobytes() == np.float64(b.score.loss).tobytes()
+    assert (a.clients is None) == (b.clients is None)
+    if a.clients is not None:
+        for name in ("clients", "correct", "total"):
+            mine, other = getattr(a.clients, name), getattr(b.clients, name)
+            assert mine.dtype == other.dtype and mine.tolist() == other.tolist()
+
+
+def judging(work, facts, folder, name):
+    """Run `work(judge)` with a judge that is closed afterwards."""
+
+    async def main():
+        judge = await Judge.start(facts, folder, builder(name))
+        try:
+            return await work(judge)
+        finally:
+            await judge.close()
+
+    return asyncio.run(main())
+
+
+def gone(pid, seconds=5.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_it_says_what_a_judge_in_this_process_says(tmp_path):
+    async def work(judge):
+        return [await judge.evaluate(v, MODEL, clients) for v, clients in ((1, False), (2, True))]
+
+    for found, clients in zip(judging(work, {}, tmp_path, "court"), (False, True), strict=True):
+        same(found, judged(courts.court({}), 1, MODEL, clients))
+    assert list(tmp_path.iterdir()) == []  # neither models nor words are left
+
+
+@pytest.mark.parametrize("loss", ["nan", "inf", "-inf"])
+def test_a_loss_that_is_no_number_crosses_too(tmp_path, loss):
+    found = judging(lambda judge: judge.evaluate(1, MODEL, False), {"loss": loss}, tmp_path, "court")
+    same(found, judged(courts.court({"loss": loss}), 1, MODEL, False))
+
+
+def test_a_thread_says_the_same():
+    async def main():
+        judge = Thinking(courts.court({}))
+        try:
+            return await judge.evaluate(1, MODEL, True)
+        finally:
+            await judge.close()
+
+    same(asyncio.run(main()), judged(courts.court({}), 1, MODEL, True))
+
+
+@pytest.mark.parametrize("kind", ["process", "thread"])
+def test_a_slow_model_never_blocks_the_loop(tmp_path, kind):
+    facts = {"seconds": 0.4}
+
+    async def main():
+        if kind == "process":
+            judge = await Judge.start(facts, tmp_path, builder("slow"))
+        else:
+            judge = Thinking(courts.slow(facts))
+        work = asyncio.create_task(judge.evaluate(1, MODEL, False))
+        gaps = []
+        while not work.done():
+            start = time.perf_counter()
+            await asyncio.sleep(0.005)
+            gaps.append(time.perf_counter() - start)
+        await work
+        await judge.close()
+        return gaps
+
+    gaps = asyncio.run(main())
+    assert len(gaps) > 20
+    assert sorted(gaps)[len(gaps) // 2] < 0.05
+
+
+def test_a_judge_that_dies_is_started_again_and_asked_again(tmp_path):
+    count = tmp_path / "count"
+    count.touch()
+    found = judging(lambda judge: judge.evaluate(1, MODEL, True), {"count": str(count), "deaths": 2}, tmp_path, "dying")
+    same(found, judged(courts.court({}), 1, MODEL, True))
+    assert count.stat().st_size == 2
+
+
+def test_a_judge_that_always_dies_ends_the_run_with_its_last_words(tmp_path):
+    count = tmp_path / "count"
+    count.touch()
+    facts = {"count": str(count), "deaths": 99}
+    with pytest.raises(RunFailed, match=r"died 3 times over version 7 \(signal SIGKILL: no memory left\).*resume"):
+        judging(lambda judge: judge.evaluate(7, MODEL, False), facts, tmp_path, "dying")
+    assert count.stat().st_size == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["count"]
+
+
+def test_one_that_was_killed_between_models_is_replaced(tmp_path):
+    async def work(judge):
+        await judge.evaluate(1, MODEL, False)
+        first = judge.pid
+        os.kill(first, signal.SIGKILL)
+        again = await judge.evaluate(2, MODEL, False)
+        return first, judge.pid, again
+
+    first, then, again = judging(work, {}, tmp_path, "court")
+    assert first != then
+    same(again, judged(courts.court({}), 2, MODEL, False))
+
+
+def test_what_fails_inside_is_said_once_and_the_judge_goes_on(tmp_path):
+    async def work(judge):
+        with pytest.raises(RunFailed, match="ArithmeticError: a negative model"):
+            await judge.evaluate(1, {"w": -MODEL["w"]}, False)
+        return judge.pid, await judge.evaluate(2, MODEL, False), judge.pid
+
+    before, found, after = judging(work, {}, tmp_path, "failing")
+    assert before == after
+    same(found, judged(courts.court({}), 2, MODEL, False))
+
+
+def test_what_cannot_be_built_is_bad_input(tmp_path):
+    with pytest.raises(BadInput, match="the task 'x' is unknown"):
+        judging(lambda judge: judge.evaluate(1, MODEL, False), {}, tmp_path, "unbuilt")
+
+
+def test_models_that_are_asked_together_are_judged_one_by_one(tmp_path):
+    models = [{"w": MODEL["w"] * k} for k in range(6)]
+
+    async def work(judge):
+        return await asyncio.gather(*(judge.evaluate(v, m, True) for v, m in enumerate(models)))
+
+    for found, model in zip(judging(work, {}, tmp_path, "court"), models, strict=True):
+        same(found, judged(courts.court({}), 0, model, True))
+
+
+def test_a_question_that_is_given_up_does_not_answer_the_next_one(tmp_path):
+    other = {"w": MODEL["w"] * 3}
+
+    async def work(judge):
+        first = asyncio.create_task(judge.evaluate(1, MODEL, True))
+        await asyncio.sleep(0.6)
+        first.cancel()
+        return await judge.evaluate(2, other, True)
+
+    same(judging(work, {"seconds": 0.5}, tmp_path, "slow"), judged(courts.court({}), 2, other, True))
+
+
+def test_it_ends_when_it_is_closed_even_in_the_midst_of_a_model(tmp_path):
+    async def main():
+        judge = await Judge.start({"seconds": 60}, tmp_path, builder("slow"))
+        work, pid = asyncio.create_task(judge.evaluate(1, MODEL, False)), judge.pid
+        await asyncio.sleep(0.5)
+        start = time.perf_counter()
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        await judge.close()
+        return pid, time.perf_counter() - start
+
+    pid, seconds = asyncio.run(main())
+    assert gone(pid)
+    assert seconds < 5
+    assert list(tmp_path.iterdir()) == []
+
+
+PARENT = """
+import asyncio, sys
+import numpy as np
+from pathlib import Path
+from fedfleet.executors.stacked.form_choice import Form
+from fedfleet.network.evaluation.evaluators import Judge
+
+async def main():
+    judge = await Judge.start({"seconds": 60}, Path(sys.argv[1]), "tests.network.evaluation.courts:slow")
+    print(judge.pid, flush=True)
+    await judge.evaluate(1, {"w": np.ones(4, np.float32)}, False)
+
+asyncio.run(main())
+"""
+
+
+def test_it_dies_with_its_server_even_in_the_midst_of_a_model(tmp_path):
+    with subprocess.Popen([sys.executable, "-c", PARENT, tmp_path], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        time.sleep(0.7)  # it sleeps over its model by now, or is about to
+        parent.send_signal(signal.SIGKILL)
+    assert gone(pid)
+
+
+def test_a_full_folder_is_one_sentence(tmp_path):
+    async def work(judge):
+        judge.folder = tmp_path / "not there"
+        return await judge.evaluate(1, MODEL, False)
+
+    with pytest.raises(RunFailed, match=r"cannot be laid down in .*free some space"):
+        judging(work, {}, tmp_path, "court")
+
+
+SPEC = {
+    "task": {"use": "digits_logreg"},
+    "world": {"clients": 6},
+    "algorithm": {"use": "fedavg"},
+    "pace": {"use": "readiness", "cohort": 2},
+    "stop": {"rounds": 1},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["inline", "stacked"])
+def test_a_real_task_is_judged_to_the_same_bits(tmp_path, kernel):
+    spec = resolve({**SPEC, "run": {"execute": kernel}})
+    setup = assemble(spec)
+    facts = {"spec": spec.toml(), "form": "merged", "threads": 1}
+
+    async def main():
+        judge = await Judge.start(facts, tmp_path)
+        try:
+            return await judge.evaluate(1, setup.plan.params, True)
+        finally:
+            await judge.close()
+
+    found = asyncio.run(main())
+    here = setup.executor(Form("merged", 1))
+    same(found, judged(Court(setup.plan, setup.world, here), 1, setup.plan.params, True))
+    assert found.score.total == len(setup.world.data.holdout)

@@ -1,0 +1,163 @@
+"""The HTTP server: three pages, bounded in every direction, and it says nothing that it was told."""
+
+import http.client
+import socket
+import time
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedfleet.core.errors import BadInput
+from fedfleet.network.operations import http_endpoints
+from fedfleet.network.operations.health import Board, turned
+from fedfleet.network.operations.http_endpoints import MOST_CONNECTIONS, Endpoints, Page, answered, pages_of
+from fedfleet.network.operations.metrics import Figures
+
+PAGES = {"/metrics": lambda: Page(200, b"some 1\n"), "/healthz": lambda: Page(503, b"no\n")}
+
+
+@pytest.fixture
+def board():
+    return Board(Figures("demo", transmitters=1, transmitters_up=1), listening=True)
+
+
+@pytest.fixture
+def server(board, tmp_path):
+    made = Endpoints("127.0.0.1:0", pages_of(board, tmp_path))
+    yield made
+    made.close()
+
+
+def ask(server, path, method="GET"):
+    host, port = server.address.split(":")
+    line = http.client.HTTPConnection(host, int(port), timeout=5)
+    line.request(method, path)
+    reply = line.getresponse()
+    return reply.status, reply.read().decode(), dict(reply.getheaders())
+
+
+def raw(server, data, *, finish=False):
+    """What comes back for these bytes, until the server hangs up."""
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as line:
+        line.sendall(data)
+        if finish:
+            line.shutdown(socket.SHUT_WR)
+        found = b""
+        while more := line.recv(65536):
+            found += more
+    return found
+
+
+def test_the_pages_of_a_server_that_is_well(server):
+    assert ask(server, "/healthz")[:2] == (200, "ok\n")
+    assert ask(server, "/readyz")[:2] == (200, "ok\n")
+    code, text, heads = ask(server, "/metrics")
+    assert code == 200 and "fedfleet_devices_online 0.0" in text
+    assert heads["Content-Type"].startswith("text/plain; version=0.0.4")
+
+
+def test_newest_figures_are_told(server, board):
+    turned(board, replace(board.figures, devices_online=42))
+    assert "fedfleet_devices_online 42.0" in ask(server, "/metrics")[1]
+
+
+def test_a_stuck_or_stopping_server_says_so(server, board):
+    turned(board, replace(board.figures, draining=True))
+    assert ask(server, "/healthz")[0] == 200 and ask(server, "/readyz")[:2] == (503, "no: it is stopping\n")
+    board.turned_at -= 60
+    assert ask(server, "/healthz")[0] == 503 and ask(server, "/metrics")[0] == 200
+
+
+def test_other_paths_and_methods_are_refused(server):
+    assert ask(server, "/")[0] == 404 and ask(server, "/../etc/passwd")[0] == 404
+    code, _, heads = ask(server, "/metrics", "POST")
+    assert code == 405 and heads["Allow"] == "GET, HEAD"
+    code, text, heads = ask(server, "/metrics", "HEAD")
+    assert code == 200 and text == "" and int(heads["Content-Length"]) > 100
+    assert ask(server, "/metrics?name[]=up")[0] == 200
+
+
+def test_requests_are_bounded_in_size(server):
+    assert raw(server, b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20000).startswith(b"HTTP/1.1 400 ")
+    assert raw(server, b"GET /metr", finish=True) == b""
+
+
+def test_requests_are_bounded_in_time(server, monkeypatch):
+    monkeypatch.setattr(http_endpoints, "REQUEST_SECONDS", 0.2)
+    began = time.monotonic()
+    assert raw(server, b"GET /metrics HTTP/1.1\r\n") == b""
+    assert time.monotonic() - began < 3
+
+
+def test_connections_are_bounded_in_number(server):
+    host, port = server.address.split(":")
+    lines = [socket.create_connection((host, int(port))) for _ in range(MOST_CONNECTIONS + 8)]
+    for line in lines:
+        line.settimeout(0.3)
+    hung_up = 0
+    for line in lines:
+        try:
+            hung_up += line.recv(1) == b""
+        except ConnectionError:
+            hung_up += 1
+        except TimeoutError:
+            break
+    turned_away = [line for line in lines[MOST_CONNECTIONS:] if _closed(line)]
+    for line in lines:
+        line.close()
+    assert len(turned_away) == 8 and hung_up == 0
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:  # the server hears of it a moment later
+        try:
+            assert ask(server, "/healthz")[0] == 200
+            return
+        except (ConnectionError, http.client.HTTPException):
+            time.sleep(0.02)
+    pytest.fail("it did not recover")
+
+
+def _closed(line):
+    try:
+        return line.recv(1) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+@given(st.binary(max_size=200))
+def test_whatever_comes_nothing_of_it_goes_back(data):
+    reply = answered(data, PAGES)
+    first = reply.split(b"\r\n", 1)[0]
+    assert first.split(b" ")[1] in (b"200", b"400", b"404", b"405", b"503")
+    odd = answered(b"GET /zzqq-" + data.replace(b" ", b"") + b" HTTP/1.1\r\n\r\n", PAGES)
+    assert b"zzqq" not in odd
+
+
+def test_a_page_that_fails_does_not_tell_why():
+    def fails():
+        raise RuntimeError("the secret is 12345")
+
+    reply = answered(b"GET /x HTTP/1.1\r\n\r\n", {"/x": fails})
+    assert reply.startswith(b"HTTP/1.1 500 ") and b"12345" not in reply
+
+
+def test_an_address_that_is_taken_is_one_sentence(server):
+    with pytest.raises(BadInput, match="cannot listen at"):
+        Endpoints(server.address, PAGES)
+    with pytest.raises(BadInput, match="not HOST:PORT"):
+        Endpoints("nonsense", PAGES)
+
+
+def test_closing_frees_the_port_and_the_thread(board, tmp_path):
+    made = Endpoints("127.0.0.1:0", pages_of(board, tmp_path))
+    held = socket.create_connection(tuple(made.address.split(":")))
+    made.close()
+    made.close()
+    held.settimeout(5)
+    assert _closed(held)
+    held.close()
+    Endpoints(made.address, PAGES).close()

@@ -1,0 +1,152 @@
+"""The log: objects a line, private, rotated, without secrets, and never in the way of the server."""
+
+import asyncio
+import io
+import json
+import logging
+import os
+import stat
+
+import pytest
+
+from fedfleet.network.operations import logs
+from fedfleet.network.operations.logs import Flood, RunLog, no_log
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """Open a log that is closed after the test; (log, what people see, its entries)."""
+    made = []
+
+    def open_(**options):
+        people = io.StringIO()
+        log = RunLog(tmp_path / "log.jsonl", "demo", stream=lambda: people, **options)
+        made.append(log)
+
+        def entries():
+            log.close()
+            return [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+
+        return log, people, entries
+
+    yield open_
+    for log in made:
+        log.close()
+
+
+def test_every_entry_says_whose_it_is(opened):
+    log, people, entries = opened()
+    log.say("info", "a device enrolled", device=3)
+    log.say("warning", "a report was rejected", device=3, task=17, round=2, reason="not finite")
+    first, second = entries()
+    assert first["time"].endswith("Z") and (first["level"], first["run"], first["process"]) == (
+        "info", "demo", "processor",
+    )  # fmt: skip
+    assert first["text"] == "a device enrolled" and first["device"] == 3 and "task" not in first
+    assert (second["device"], second["task"], second["round"]) == (3, 17, 2)
+    shown = people.getvalue()
+    assert "enrolled" not in shown and "warning: a report was rejected (device 3, task 17, round 2" in shown
+
+
+def test_levels(opened):
+    log, people, entries = opened(level="warning", shown=None)
+    log.say("info", "nothing much")
+    log.say("error", "much")
+    assert [entry["text"] for entry in entries()] == ["much"] and people.getvalue() == ""
+
+
+def test_secrets_are_never_written(opened, tmp_path):
+    log, people, entries = opened(shown="debug", level="debug")
+    key = bytes(range(32))
+    log.hide(key)
+    log.say("info", f"the key is {key.hex()}")
+    log.say("info", "a device came", token="abc", nonce=b"n" * 16, secret="s3cret", note=f"with {key!r}")
+    try:
+        raise ValueError(f"token=abc does not fit {key.hex()}")
+    except ValueError as wrong:
+        log.say("error", "it failed", error=wrong)
+    logging.getLogger("asyncio").error("lost %s", key.hex())
+    told = entries()
+    everything = (tmp_path / "log.jsonl").read_text() + people.getvalue()
+    for secret in (key.hex(), "abc", "s3cret", repr(key), "nnnn"):
+        assert secret not in everything
+    assert told[2]["error"] == "ValueError" and told[2]["where"][0].startswith("test_logs.py:")
+    assert told[3]["library"] == "asyncio"
+
+
+def test_lines_cannot_be_forged(opened, tmp_path):
+    log, people, entries = opened(shown="info")
+    log.say("info", "a device said", reason='x"}\n{"level": "error", "text": "forged"}\x1b[2J\u202e')
+    assert len(entries()) == 1
+    assert people.getvalue().count("\n") == 1 and "\x1b" not in people.getvalue()
+    assert (tmp_path / "log.jsonl").read_bytes().isascii()
+
+
+def test_the_file_is_private_also_after_turning_over(opened, tmp_path):
+    old = os.umask(0)
+    try:
+        log, _, _ = opened(max_bytes=2000, shown=None)
+        for i in range(100):
+            log.say("info", f"entry {i}", fill="f " * 60)
+        log.close()
+    finally:
+        os.umask(old)
+    files = sorted(tmp_path.glob("log.jsonl*"))
+    assert 2 <= len(files) <= logs.KEPT + 1
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
+    assert all(path.stat().st_size <= 2500 for path in files)
+
+
+def test_a_link_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").write_text("")
+    (tmp_path / "log.jsonl").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match=r"log\.jsonl"):
+        RunLog(tmp_path / "log.jsonl", "demo")
+
+
+def test_a_flood_is_cut_off_and_says_so(opened):
+    log, _, entries = opened(shown=None)
+    for device in range(1000):
+        log.say("warning", "an upload was damaged", device=device)
+    log.say("info", "something else")
+    told = entries()
+    assert len(told) == 51 and told[-1]["text"] == "something else" and log.dropped == 950
+    assert "not written" in told[49]["note"]
+
+
+def test_after_a_while_it_is_written_again():
+    flood = Flood(most=2, seconds=10.0)
+    assert [flood.passes("x", 100.0) for _ in range(3)] == [True, True, False]
+    assert flood.passes("y", 100.0) and flood.passes("x", 110.0)
+    for i in range(5000):
+        flood.passes(str(i), 111.0)
+    assert len(flood.seen) <= 1000
+
+
+def test_a_disk_that_cannot_be_written_is_said_once_and_the_server_goes_on(opened, capsys):
+    log, _, _ = opened(shown=None)
+    handler = log._listener.handlers[0]
+    handler.stream.close()
+    handler.stream = open("/dev/full", "w")  # noqa: SIM115 - the log closes it
+    for _ in range(3):
+        log.say("info", "something")
+    log.close()
+    assert capsys.readouterr().err.count("cannot be written") == 1
+
+
+def test_what_libraries_complain_of_is_here_while_it_is_open(opened):
+    log, _, entries = opened(shown=None)
+
+    async def forgets():
+        asyncio.get_running_loop().call_exception_handler({"message": "a task was forgotten"})
+
+    asyncio.run(forgets())
+    told = entries()
+    assert told[0]["library"] == "asyncio" and "forgotten" in told[0]["text"]
+    before = len(logging.getLogger("asyncio").handlers)
+    log.close()
+    assert len(logging.getLogger("asyncio").handlers) == before
+
+
+def test_nobody_has_to_keep_a_log():
+    no_log("info", "anything", device=1)

@@ -1,0 +1,147 @@
+"""A real server as its keeper sees it: figures, health, log, status, and how it stops; also when a transmitter is killed."""
+
+import asyncio
+import base64
+import json
+import signal
+import socket
+import stat
+import urllib.error
+import urllib.request
+from types import SimpleNamespace
+
+import grpc
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from fedfleet.core.events import ModelCommitted
+from fedfleet.network.frontend.handlers import Handlers
+from fedfleet.network.operations.monitor import TOLD
+from fedfleet.network.operations.status import ask_status
+from fedfleet.network.protocol.fleet_pb2 import StatusReply, StatusRequest
+from fedfleet.network.security.secrets import RunKey, status_token
+from tests.network.crowd import crowd
+from tests.network.harness import ground, wait_for
+from tests.network.toys import Toy
+
+TOY = Toy(clients=2, rounds=500)
+
+
+def free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return "{}:{}".format(*probe.getsockname())
+
+
+def page(address, path):
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+            f"http://{address}{path}", timeout=5
+        ) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as wrong:
+        return wrong.code, wrong.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def figures(address):
+    """All samples by name and labels; nothing while nobody answers."""
+    families = text_string_to_metric_families(page(address, "/metrics")[1])
+    return {(s.name, *sorted(s.labels.values())): s.value for family in families for s in family.samples}
+
+
+def present(path):
+    """Who is there, a bit each, as the server tells whoever watches its folder."""
+    return f"{base64.b64decode(json.loads(path.read_text())['present'])[0]:08b}" if path.exists() else ""
+
+
+@pytest.mark.slow
+def test_a_server_under_its_keepers_eyes(tmp_path):
+    address = free_address()
+    with ground(tmp_path, TOY) as place:
+        place.serve(metrics=address, transmitters=2, drain_seconds=5.0, log_level="debug")
+        wait_for(lambda: page(address, "/readyz") == (200, "ok\n"), "readiness", said=lambda: place.said)
+        with crowd(TOY, place.address, pause=lambda client, task: 0.1):
+            place.await_event(ModelCommitted)
+            seen = wait_for(
+                lambda: (found := figures(address)).get(("fedfleet_commits_total",), 0) >= 1 and found, "a commit"
+            )
+            assert seen["fedfleet_devices_enrolled",] == seen["fedfleet_devices_declared",] == 2
+            before = wait_for(
+                lambda: (f := figures(address)).get(("fedfleet_calls_total", "Hand", "OK"), 0) >= 2 and f, "calls"
+            )
+            assert before["fedfleet_reports_total", "folded"] >= 2 and before["fedfleet_bytes_total", "up"] > 0
+            place.kill_transmitter(0)
+            after = wait_for(
+                lambda: (f := figures(address)).get(("fedfleet_transmitter_restarts_total",)) == 1 and f, "a restart"
+            )
+            fell = [n for n, v in before.items() if n[0].endswith(("_total", "_bucket")) and after[n] < v]
+            assert not fell
+            wait_for(lambda: page(address, "/readyz")[0] == 200, "readiness again")
+            said = ask_status(place.address)
+            assert said["run"] == "toy" and said["commits"] >= 1 and said["devices_online"] <= 2
+            here = wait_for(lambda: present(place.out / "wire" / TOLD) == "11000000", "both devices in the file")
+            assert here and stat.S_IMODE((place.out / "wire" / TOLD).stat().st_mode) == 0o600
+        place.server.send_signal(signal.SIGTERM)
+        assert place.ended(20) == 130
+        assert not (place.out / "wire" / TOLD).exists(), "whoever has stopped says nothing of now"
+        log = place.out / "wire" / "log.jsonl"
+        told = [json.loads(line) for line in log.read_text().splitlines()]
+        texts = [entry["text"] for entry in told]
+        assert "a device enrolled" in texts and "a model was made" in texts and "asked to stop" in texts
+        assert {entry["run"] for entry in told} == {"toy"}
+        assert {entry["device"] for entry in told if entry["text"] == "a device enrolled"} == {0, 1}
+        assert stat.S_IMODE(log.stat().st_mode) == stat.S_IMODE((log.parent / "status.token").stat().st_mode) == 0o600
+        assert (log.parent / "run.key").read_bytes().hex() not in log.read_text()
+
+
+def test_counts_of_the_run_go_on_after_a_kill(tmp_path):
+    address = free_address()
+    with ground(tmp_path, TOY) as place:
+        place.serve(metrics=address, transmitters=1)
+        place.await_listening()
+        with crowd(TOY, place.address, pause=lambda client, task: 0.1):
+            place.await_event(ModelCommitted)
+            place.kill_everything()
+            made = len(place.models())
+            place.serve(metrics=address, transmitters=1, resume=True)
+            found = wait_for(lambda: figures(address), "figures", said=lambda: place.said)
+            assert found["fedfleet_commits_total",] >= made and found["fedfleet_reports_total", "folded"] >= 2 * made
+
+
+def test_a_port_for_metrics_that_is_taken_is_one_sentence(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken, ground(tmp_path, TOY) as place:
+        place.serve(metrics="{}:{}".format(*taken.getsockname()), transmitters=1)
+        assert place.ended(30) == 2
+        assert place.said.count("\n") == 1 and "cannot listen at" in place.said
+
+
+class Line:
+    """As much of a call's context as a method needs that refuses."""
+
+    async def abort(self, code, details):
+        raise PermissionError(code, details)
+
+
+@pytest.mark.parametrize(
+    ("address", "token", "told"),
+    [
+        ("127.0.0.1:5", "", True),
+        ("0.0.0.0:5", "", False),
+        ("0.0.0.0:5", "wrong", False),
+        ("0.0.0.0:5", status_token(RunKey(bytes(32))), True),
+    ],
+)
+def test_beyond_the_loopback_the_status_is_for_the_keeper(address, token, told):
+    async def answer(fill):
+        return SimpleNamespace(json="{}")
+
+    of = SimpleNamespace(start=SimpleNamespace(address=address), key=RunKey(bytes(32)), ask=answer)
+    call = Handlers.status(SimpleNamespace(_of=of), StatusRequest(token=token).SerializeToString(), Line())
+    if told:
+        assert StatusReply.FromString(asyncio.run(call)).json == "{}"
+    else:
+        with pytest.raises(PermissionError) as refused:
+            asyncio.run(call)
+        assert refused.value.args[0] is grpc.StatusCode.PERMISSION_DENIED

@@ -1,0 +1,238 @@
+"""Commits: sums are handed in once, whatever dies meanwhile; what was lost is waited for; old sums are not taken for new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fedfleet.core.events import ModelCommitted, ReportsGathered, RoundFailed, TaskArrived
+from fedfleet.network.rules.task_table import Phase
+from fedfleet.network.server import commit, commit_work
+from tests.network.scene import Scene, play
+from tests.network.toys import Toy, reference
+
+TOY = Toy(clients=4, rounds=2)
+
+
+async def opened(scene: Scene, clients: int = 4) -> list[int]:
+    """Both transmitters are ready, all devices are there, and their tasks are out."""
+    for index in range(len(scene.desk.all)):
+        scene.ready(index)
+    scene.here(*range(clients))
+    return await scene.until(lambda: scene.running)
+
+
+async def all_granted(scene: Scene, tasks: list[int]) -> dict[int, list[int]]:
+    """Every report is granted, by turns at two transmitters; which has which."""
+    at: dict[int, list[int]] = {0: [], 1: []}
+    for n, task in enumerate(tasks):
+        scene.claim(n % 2, task)
+        at[n % 2].append(task)
+    await scene.turn()
+    for index in at:
+        assert all(grant.granted for grant in scene.grants(index))
+    return at
+
+
+def closes(scene: Scene, index: int) -> list[int]:
+    """The buckets that a transmitter was told to close since it was last looked at."""
+    return [bucket for message in scene.told(index) for bucket in message.close]
+
+
+async def committed(scene: Scene, version: int) -> None:
+    """Until the model of this version is made."""
+    await scene.until(lambda: scene.processor.state.book.version >= version)
+
+
+def test_a_round_makes_the_model_of_the_simulation(tmp_path: Path) -> None:
+    names, _ = reference(TOY)
+
+    async def act(scene: Scene) -> None:
+        for version in (1, 2):
+            tasks = await opened(scene) if version == 1 else await scene.until(lambda: scene.running)
+            at = await all_granted(scene, tasks)
+            for index, own in at.items():
+                scene.safe(index, *own)
+                scene.closed(index, version - 1, own)
+            scene.here(*range(4))
+            await committed(scene, version)
+        assert [str(e.model_hash) for e in scene.events(ModelCommitted)] == names
+
+    play(tmp_path, TOY, act)
+
+
+def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let commits wait until they are let go; counts them."""
+    import threading
+
+    go = threading.Event()
+    made = commit_work.gathered
+
+    def waits(*args: object) -> ReportsGathered:
+        assert go.wait(10)
+        return made(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(commit, "gathered", waits)
+    return go.set
+
+
+def test_a_transmitter_that_dies_while_a_model_is_made_does_not_make_it_be_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = slow(monkeypatch)
+
+    async def act(scene: Scene) -> None:
+        at = await all_granted(scene, await opened(scene))
+        for index, own in at.items():
+            scene.safe(index, *own)
+            scene.closed(index, 0, own)
+        await scene.turn()
+        scene.die(0)
+        scene.ready(0, {0: [scene.granted[t][1] for t in at[0]]})
+        await scene.turn()
+        assert closes(scene, 0) == []
+        scene.closed(0, 0, at[0])
+        await scene.turn()
+        go()
+        await committed(scene, 1)
+        await scene.turn()
+        assert len(scene.events(ReportsGathered)) == 1
+        assert [b for m in scene.told(0) for b in m.discard] == [0]
+
+    play(tmp_path, TOY, act)
+
+
+def test_what_died_with_its_transmitter_after_the_close_is_waited_for(tmp_path: Path) -> None:
+    names, _ = reference(TOY)
+
+    async def act(scene: Scene) -> None:
+        at = await all_granted(scene, await opened(scene))
+        scene.safe(1, *at[1])
+        scene.closed(1, 0, at[1])
+        await scene.turn()
+        scene.die(0)
+        await scene.turn()
+        scene.ready(0, {0: [scene.granted[at[0][0]][1]]})  # the other report was not on its disk
+        await scene.turn()
+        lost = at[0][1]
+        assert scene.processor.tasks.phase(lost) is Phase.RELEASED
+        scene.closed(0, 0, at[0][:1])
+        await scene.turn()
+        assert scene.events(ReportsGathered) == []
+        scene.told(1)
+        scene.claim(1, lost)
+        await scene.turn()
+        told = scene.desk.told[1]
+        assert [b for m in told for b in m.close] == [0]
+        assert scene.grants(1)[0].granted
+        scene.safe(1, lost)
+        scene.closed(1, 0, [*at[1], lost])
+        scene.closed(0, 0, at[0][:1])
+        await committed(scene, 1)
+        assert [str(e.model_hash) for e in scene.events(ModelCommitted)] == names[:1]
+        assert len(scene.events(TaskArrived)) == 4
+
+    play(tmp_path, TOY, act)
+
+
+def test_sums_from_before_a_report_was_granted_again_are_not_taken(tmp_path: Path) -> None:
+    names, _ = reference(TOY)
+
+    async def act(scene: Scene) -> None:
+        at = await all_granted(scene, await opened(scene))
+        scene.safe(1, *at[1])
+        scene.closed(1, 0, at[1])
+        await scene.turn()
+        scene.die(0)
+        scene.ready(0, {0: [scene.granted[at[0][0]][1]]})
+        await scene.turn()
+        lost = at[0][1]
+        scene.claim(1, lost)
+        await scene.turn()
+        assert scene.grants(1)[0].granted
+        scene.safe(1, lost)  # and now everything is safe, but what transmitter 1 handed in is older than that
+        await scene.turn()
+        scene.closed(0, 0, at[0][:1])
+        await scene.turn()
+        assert scene.events(ReportsGathered) == []
+        scene.closed(1, 0, [*at[1], lost])
+        scene.closed(0, 0, at[0][:1])
+        await committed(scene, 1)
+        assert [str(e.model_hash) for e in scene.events(ModelCommitted)] == names[:1]
+
+    play(tmp_path, TOY, act)
+
+
+def test_a_report_that_was_granted_again_and_is_not_safe_yet_does_not_hang_the_commit(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        at = await all_granted(scene, await opened(scene))
+        scene.safe(1, *at[1])
+        scene.closed(1, 0, at[1])
+        await scene.turn()
+        scene.die(0)
+        scene.ready(0, {0: [scene.granted[at[0][0]][1]]})
+        await scene.turn()
+        lost = at[0][1]
+        scene.claim(1, lost)
+        await scene.turn()
+        assert scene.grants(1)[0].granted
+        scene.closed(0, 0, at[0][:1])
+        await scene.turn()
+        assert closes(scene, 1) == [0]
+        scene.say(1, safe=[lost])
+        scene.closed(1, 0, [*at[1], lost])
+        scene.closed(0, 0, at[0][:1])
+        await committed(scene, 1)
+
+    play(tmp_path, TOY, act)
+
+
+def test_sums_that_stay_wrong_end_the_run_with_a_sentence(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        at = await all_granted(scene, await opened(scene))
+        for index, own in at.items():
+            scene.safe(index, *own)
+        for _ in range(20):
+            scene.closed(0, 0, at[0][:1])
+            scene.closed(1, 0, at[1])
+            await scene.turn()
+        await scene.until(lambda: False)
+
+    with pytest.raises(Exception, match=r"3 reports .* the journal 4"):
+        play(tmp_path, TOY, act)
+
+
+def test_sums_of_another_round_and_those_that_nobody_asked_for_are_passed_over(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        tasks = await opened(scene)
+        scene.say(0, closed=[{"bucket": 0, "path": "/nowhere", "count": 3}])
+        at = await all_granted(scene, tasks)
+        scene.say(1, closed=[{"bucket": 7, "path": "/nowhere", "count": 3}])
+        await scene.turn()
+        assert scene.events(ReportsGathered) == []
+        for index, own in at.items():
+            scene.safe(index, *own)
+            scene.closed(index, 0, own)
+        await committed(scene, 1)
+
+    play(tmp_path, TOY, act)
+
+
+def test_a_round_of_which_every_report_was_refused_fails_and_its_bucket_goes(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        for task in await opened(scene):
+            for _ in range(2):
+                scene.claim(task % 2, task, fault="leaf 'w' is not finite")
+        await scene.turn()
+        for index in (0, 1):
+            assert [b for m in scene.desk.told[index] for b in m.close] == [0]
+            scene.closed(index, 0, [])
+        await scene.until(lambda: scene.events(RoundFailed))
+        await scene.turn()
+        for index in (0, 1):
+            assert 0 in [b for m in scene.told(index) for b in m.discard]
+        assert scene.processor.refusals.reasons == {}
+
+    play(tmp_path, TOY, act)

@@ -1,0 +1,211 @@
+"""Judging: by the server, by devices until their time is over, or both; a restarted transmitter hears who is still asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedfleet.core.commands import Evaluate, Probe
+from fedfleet.core.errors import RunFailed
+from fedfleet.core.events import Evaluated, ModelCommitted
+from fedfleet.core.records import Score, Tally, Tried
+from fedfleet.network.evaluation.by_devices import judges
+from fedfleet.network.protocol import fleet_pb2 as pb
+from fedfleet.network.protocol import inside_pb2 as inside
+from fedfleet.network.server.evaluations import Judgement
+from tests.network.scene import Scene, play
+from tests.network.server.test_commit import all_granted, opened
+from tests.network.server.test_dispatch import tasks_in
+from tests.network.toys import Toy
+
+TOY = Toy(clients=4, rounds=3)
+
+
+@pytest.fixture(autouse=True)
+def five_samples_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Judgement, "_dealt", lambda self, clients: np.full(len(clients), 5))
+
+
+async def evaluating(scene: Scene) -> list[int]:
+    """The first model is made, and devices are asked to judge it; the tasks of judging."""
+    at = await all_granted(scene, await opened(scene))
+    for index, own in at.items():
+        scene.safe(index, *own)
+        scene.closed(index, 0, own)
+    scene.here(*range(4))
+    await scene.until(lambda: judged_waves(scene, 0))
+    (wave,) = judged_waves(scene, 0)
+    return list(range(wave.first, wave.first + 4))
+
+
+def judged_waves(scene: Scene, index: int) -> list[inside.Wave]:
+    return [w for m in scene.desk.told[index] for w in m.waves if judges(w.first)]
+
+
+def answer(scene: Scene, index: int, task: int, first: int, **said: Any) -> None:
+    """A device answers."""
+    scene.numbers[index] = number = scene.numbers.get(index, 0) + 1
+    fields = {
+        "number": number,
+        "client": task - first,
+        "task": task,
+        "kind": pb.EVALUATE,
+        "correct": 3,
+        "total": 5,
+        "loss": 0.5,
+    }
+    scene.say(index, claims=[inside.Claim(**(fields | said))])
+
+
+def statuses(scene: Scene, index: int) -> list[int]:
+    return [grant.status for message in scene.told(index) for grant in message.grants]
+
+
+def test_devices_judge_in_integers_and_who_is_silent_is_left_out(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        tasks = await evaluating(scene)
+        first = tasks[0]
+        scene.told(0)
+        answer(scene, 0, tasks[0], first)
+        answer(scene, 0, tasks[0], first, correct=4)
+        answer(scene, 0, tasks[1], first, correct=9)
+        answer(scene, 0, tasks[2], first, declined="no samples")
+        await scene.turn()
+        assert statuses(scene, 0) == [pb.Receipt.SAFE, pb.Receipt.SAFE, pb.Receipt.REFUSED, pb.Receipt.SAFE]
+        assert set(tasks[:3]) <= {t for m in scene.told(1) for t in m.withdrawn}
+        assert len(scene.events(Evaluated)) == 1
+        scene.pass_by(61.0)
+        await scene.until(lambda: len(scene.events(Evaluated)) == 2)
+        found = scene.events(Evaluated)[-1]
+        assert (found.correct, found.total, found.clients.clients.tolist()) == (3, 5, [0])
+        assert "judged by 1 of 4 devices: 2 declined, 1 were silent" in scene.remarks()
+        assert tasks[3] in {t for m in scene.told(1) for t in m.withdrawn}
+        answer(scene, 1, tasks[3], first)
+        await scene.turn()
+        assert statuses(scene, 1) == [pb.Receipt.UNWANTED]
+
+    play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_a_transmitter_that_starts_again_hears_who_is_still_asked(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        tasks = await evaluating(scene)
+        answer(scene, 0, tasks[0], tasks[0])
+        scene.die(1)
+        await scene.turn()
+        scene.ready(1)
+        await scene.turn()
+        (message,) = [m for m in scene.told(1) if m.waves]
+        assert tasks_in(message) == tasks[1:]
+        for task in tasks[1:]:
+            answer(scene, 1, task, tasks[0])
+        await scene.until(lambda: len(scene.events(Evaluated)) == 2)
+        assert scene.events(Evaluated)[-1].total == 20
+
+    play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_a_probe_that_is_out_and_an_evaluation_do_not_meet(tmp_path: Path) -> None:
+    """Asynchronous runs evaluate while a probe is out; each has its own answers and its own end."""
+
+    async def act(scene: Scene) -> None:
+        for index in (0, 1):
+            scene.ready(index)
+        scene.here(0, 1, 2)
+        await scene.turn()
+        judgement, server = scene.processor.judgement, scene.processor.state.server
+        scene.told(0)
+        judgement.probe(Probe(np.array([0, 1]), "loss", server, within=30.0))
+        judgement.evaluate(Evaluate(0, server, clients=True))
+        assert judgement.versions() == {0}
+        await scene.turn(1)
+        probe, evaluation = judged_waves(scene, 0)
+        assert (probe.kind, evaluation.kind) == (pb.PROBE, pb.EVALUATE)
+        facts = scene.processor.facts
+        answer(scene, 0, probe.first, probe.first, kind=pb.PROBE, loss=2.0)
+        for n in range(3):
+            answer(scene, 0, evaluation.first + n, evaluation.first)
+        while scene.processor.inbox:
+            scene.processor.inbox.popleft()()
+        assert judgement.until() is not None
+        now = scene.processor.now()
+        judgement.look(now)
+        assert [type(f).__name__ for f in facts] == ["Evaluated"] and facts[0].total == 15
+        judgement.look(now + 31.0)
+        probed: Any = facts[-1]
+        np.testing.assert_equal(probed.values, [2.0, np.nan])
+        assert judgement.until() is None and judgement.versions() == set()
+        facts.clear()
+
+    play(tmp_path, TOY, act, evaluate="devices", devices=4)
+
+
+def test_with_nobody_there_the_server_judges(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.ready(0)
+        scene.ready(1)
+        await scene.until(lambda: scene.events(Evaluated))
+        assert judged_waves(scene, 0) == []
+
+    play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_who_is_at_work_is_not_asked_to_judge(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        await opened(scene)
+        scene.here(*range(4))
+        await scene.turn()
+        scene.told(0)
+        scene.processor.judgement.evaluate(Evaluate(0, scene.processor.state.server, clients=True))
+        await scene.turn(1)
+        assert judged_waves(scene, 0) == []
+        scene.processor.judgement._evaluate = None
+
+    play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_a_selector_that_asks_for_what_no_device_can_tell_ends_the_run(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        with pytest.raises(RunFailed, match="no device can tell"):
+            scene.processor.judgement.probe(Probe(np.array([0]), "seconds", scene.processor.state.server))
+
+    play(tmp_path, TOY, act)
+
+
+def test_devices_that_should_judge_have_time_to_come_back(tmp_path: Path) -> None:
+    """A server that was started again in the midst of an evaluation knows nobody yet: it waits, and no longer than its patience."""
+
+    async def act(scene: Scene) -> None:
+        at = await all_granted(scene, await opened(scene))
+        scene.say(0, gone=list(range(4)))
+        await scene.turn()
+        for index, own in at.items():
+            scene.safe(index, *own)
+            scene.closed(index, 0, own)
+        await scene.until(lambda: scene.events(ModelCommitted))
+        await scene.turn()
+        assert judged_waves(scene, 0) == [] and len(scene.events(Evaluated)) == 1  # of the untrained model
+        scene.pass_by(scene.processor.options.patience - 5.0)
+        scene.here(0, 1)
+        await scene.turn()
+        assert judged_waves(scene, 0) == []
+        scene.pass_by(5.0)
+        await scene.until(lambda: judged_waves(scene, 0))
+        (wave,) = judged_waves(scene, 0)
+        assert np.frombuffer(wave.clients, np.uint32).tolist() == [0, 1]
+
+    play(tmp_path, TOY, act, evaluate="devices")
+
+
+def test_a_model_that_was_judged_before_is_not_judged_again(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        of = scene.processor
+        of.judgement.evaluate(Evaluate(0, of.state.server, False, Tried(Score(3, 5, 0.5), Tally(1, 2))))
+        fact = of.facts.pop()
+        assert isinstance(fact, Evaluated) and (fact.correct, fact.total, fact.unseen) == (3, 5, Tally(1, 2))
+        assert fact.clients is None and not judged_waves(scene, 0), "nobody was asked"
+
+    play(tmp_path, TOY, act, evaluate="devices")

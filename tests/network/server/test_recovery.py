@@ -1,0 +1,207 @@
+"""A killed server goes on in every phase in which it can be killed, and ends with the models of the simulation."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfleet.core.events import ModelCommitted, ReportsGathered, RoundFailed, TaskArrived
+from fedfleet.engine.state import Phase
+from fedfleet.network.rules.task_table import Phase as TaskPhase
+from fedfleet.network.server.recovery import recovered
+from tests.network.scene import Scene, play
+from tests.network.server.test_commit import all_granted, committed, opened
+from tests.network.toys import Toy, plan_of, reference, world_for
+
+TOY = Toy(clients=4, rounds=2)
+
+
+async def finish(scene: Scene, held: dict[int, list[int]]) -> None:
+    """Play on to the end; `held` is what the disks of both transmitters have of the open round."""
+    for index in (0, 1):
+        own = {}
+        for task in held.get(index, []):
+            own.setdefault(scene.granted[task][0], []).append(scene.granted[task][1])
+        scene.ready(index, own)
+    at = {index: list(tasks) for index, tasks in held.items()}
+    while not scene.processor.ended:
+        scene.here(*range(4))
+        await scene.turn()
+        scene.pass_by(0.01)
+        for task in scene.running:
+            if task in scene.granted:
+                continue
+            scene.claim(task % 2, task)
+            at.setdefault(task % 2, []).append(task)
+        await scene.turn()
+        for index in (0, 1):
+            closing = [b for m in scene.desk.told[index] for b in m.close]
+            scene.grants(index)
+            scene.safe(index, *(t for t in at.get(index, []) if t in scene.granted))
+            for bucket in closing:
+                scene.closed(index, bucket, [t for t in at.get(index, []) if scene.granted[t][0] == bucket])
+        await scene.until(lambda: scene.processor.gathering is None or not scene.processor.making)
+
+
+def checked(tmp_path: Path, moment) -> None:
+    """Kill at a moment, go on, and compare."""
+    names, _ = reference(TOY)
+    kept: dict = {}
+
+    async def first(scene: Scene) -> None:
+        kept["held"] = await moment(scene)
+        kept["granted"] = dict(scene.granted)
+        scene.processor.served.journal.flush()
+        shutil.copytree(
+            tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part")
+        )  # as a kill leaves it
+
+    async def second(scene: Scene) -> None:
+        scene.granted.update(kept["granted"])
+        await finish(scene, kept["held"])
+        assert [str(e.model_hash) for e in scene.events(ModelCommitted)] == names
+        assert len(scene.events(TaskArrived)) == 8 == len({e.task for e in scene.events(TaskArrived)})
+        assert scene.events(RoundFailed) == []
+
+    play(tmp_path / "a", TOY, first)
+    play(tmp_path / "b", TOY, second, resume=True)
+
+
+async def nothing_yet(scene: Scene) -> dict[int, list[int]]:
+    """Before anything was evaluated."""
+    assert scene.processor.state.phase is Phase.EVALUATING
+    return {}
+
+
+async def asking(scene: Scene) -> dict[int, list[int]]:
+    """An ask is out, and nobody is there."""
+    scene.ready(0)
+    await scene.until(scene.processor.asking)
+    return {}
+
+
+async def sent(scene: Scene) -> dict[int, list[int]]:
+    """Tasks are out."""
+    await opened(scene)
+    return {}
+
+
+async def some_arrived(scene: Scene) -> dict[int, list[int]]:
+    """Two reports came, and are on disks."""
+    tasks = await opened(scene)
+    scene.claim(0, tasks[0])
+    scene.claim(1, tasks[3])
+    await scene.turn()
+    scene.grants(0)
+    scene.grants(1)
+    return {0: [tasks[0]], 1: [tasks[3]]}
+
+
+async def gathering(scene: Scene) -> dict[int, list[int]]:
+    """All reports came, and none of the sums."""
+    at = await all_granted(scene, await opened(scene))
+    assert scene.processor.state.phase is Phase.GATHERING
+    return at
+
+
+async def made(scene: Scene) -> dict[int, list[int]]:
+    """The first model is made and journalled; transmitters still have what it was made of."""
+    at = await gathering(scene)
+    for index, own in at.items():
+        scene.safe(index, *own)
+        scene.closed(index, 0, own)
+    await committed(scene, 1)
+    return at
+
+
+@pytest.mark.parametrize("moment", [nothing_yet, asking, sent, some_arrived, gathering, made])
+def test_a_server_that_is_killed_goes_on(moment, tmp_path: Path) -> None:
+    checked(tmp_path, moment)
+
+
+def test_reports_that_no_disk_has_are_released_and_may_come_again(tmp_path: Path) -> None:
+    async def first(scene: Scene) -> None:
+        await some_arrived(scene)
+        scene.processor.served.journal.flush()
+        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part"))
+
+    async def second(scene: Scene) -> None:
+        tasks = scene.processor.tasks
+        assert tasks.phase(0) is TaskPhase.GRANTED and tasks.phase(1) is TaskPhase.OPEN
+        scene.ready(0)
+        await scene.turn()
+        assert tasks.phase(0) is TaskPhase.GRANTED  # transmitter 1 may have it
+        scene.ready(1)
+        await scene.turn()
+        assert tasks.phase(0) is tasks.phase(3) is TaskPhase.RELEASED
+        assert scene.processor.busy.tolist().count(True) == 2
+
+    play(tmp_path / "a", TOY, first)
+    play(tmp_path / "b", TOY, second, resume=True)
+
+
+def test_refusals_and_memories_are_taken_up(tmp_path: Path) -> None:
+    async def first(scene: Scene) -> None:
+        tasks = await opened(scene)
+        scene.claim(0, tasks[0], fault="bad")
+        scene.claim(0, tasks[0], fault="bad")
+        await scene.turn()
+        scene.processor.served.journal.flush()
+        shutil.copytree(tmp_path / "a", tmp_path / "b", ignore=shutil.ignore_patterns("shared", "*.part"))
+
+    async def second(scene: Scene) -> None:
+        assert scene.processor.tasks.phase(0) is TaskPhase.REFUSED
+        assert list(scene.processor.refusals.reasons) == [0]
+
+    play(tmp_path / "a", TOY, first)
+    play(tmp_path / "b", TOY, second, resume=True)
+
+
+def test_memories_follow_the_journal_also_without_a_checkpoint(tmp_path: Path) -> None:
+    async def first(scene: Scene) -> None:
+        await made(scene)
+        await scene.turn()
+        scene.processor.served.journal.flush()
+        assert sorted(scene.processor.memories.task.tolist()) == [0, 1, 2, 3]
+
+    play(tmp_path, TOY, first)
+    with_checkpoint = recovered(plan_of(TOY), world_for(TOY), tmp_path)
+    with_checkpoint[0].close()
+    for path in tmp_path.glob("checkpoint-*"):
+        path.unlink()
+    journal, back = recovered(plan_of(TOY), world_for(TOY), tmp_path)
+    journal.close()
+    assert np.array_equal(back.memory_task, with_checkpoint[1].memory_task)
+    assert back.gatherings == with_checkpoint[1].gatherings == 1 and back.begun and back.damages == ()
+
+
+def test_a_journal_that_cannot_be_followed_goes_back_to_where_it_can_and_says_so(tmp_path: Path) -> None:
+    async def first(scene: Scene) -> None:
+        await made(scene)
+        await scene.turn()
+
+    play(tmp_path, TOY, first, checkpoint_every=100)
+    for path in (tmp_path / "aggregates").iterdir():
+        path.write_bytes(b"damaged")
+    journal, back = recovered(plan_of(TOY), world_for(TOY), tmp_path)
+    assert back.state.book.version == 0 and not back.begun
+    assert any("cannot be followed" in said for said in back.damages)
+    assert journal.position == 0
+    journal.close()
+
+
+def test_nothing_is_gathered_twice_by_a_server_that_goes_on(tmp_path: Path) -> None:
+    async def first(scene: Scene) -> None:
+        await made(scene)
+
+    async def second(scene: Scene) -> None:
+        scene.ready(0)
+        scene.ready(1)
+        await scene.turn()
+        assert len(scene.events(ReportsGathered)) == 1 and scene.processor.gatherings == 1
+
+    play(tmp_path, TOY, first)
+    play(tmp_path, TOY, second, resume=True)

@@ -1,0 +1,57 @@
+"""What can be served: plans that a network cannot carry are refused, and reports weigh no more than an honest one can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.core.parts import Promise
+from fedfleet.network.security.enrolment import Registry, Terms
+from fedfleet.network.security.secrets import run_key
+from fedfleet.network.server.served_plan import check_servable, codecs_of, heaviest_reports, largest_report, stats_of
+from tests.network.toys import Toy, plan_of
+
+PLAN = plan_of(Toy(clients=4))
+
+
+def test_a_plain_plan_can_be_served() -> None:
+    check_servable(PLAN, 4)
+    assert codecs_of(PLAN) == {} and stats_of(PLAN) is None
+
+
+@pytest.mark.parametrize("devices", [0, 5])
+def test_a_fleet_that_cannot_come_is_refused(devices: int) -> None:
+    with pytest.raises(BadInput, match="--devices"):
+        check_servable(PLAN, devices)
+
+
+def test_pooled_training_is_refused() -> None:
+    with pytest.raises(BadInput, match="no device can"):
+        check_servable(replace(PLAN, algorithm=replace(PLAN.algorithm, pooled=True)), 4)
+
+
+def test_noise_that_the_server_knows_is_refused() -> None:
+    private = Promise("local", 1.0, 1e-5)
+    with pytest.raises(BadInput, match="protects nobody"):
+        check_servable(replace(PLAN, algorithm=replace(PLAN.algorithm, private=private)), 4)
+
+
+def test_a_selector_that_foresees_is_refused() -> None:
+    with pytest.raises(BadInput, match="seconds"):
+        check_servable(replace(PLAN, choose=replace(PLAN.choose, sees=("total_seconds",))), 4)
+
+
+def test_a_report_has_room_for_twice_the_model() -> None:
+    assert largest_report(PLAN) >= 2 * 16
+    assert largest_report(plan_of(Toy(width=1 << 20))) - largest_report(PLAN) == 2 * 4 * ((1 << 20) - 4)
+
+
+def test_an_opaque_pass_may_weigh_its_reports_as_it_likes_up_to_what_the_fold_bears(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "d.db", run_key(tmp_path / "run.key"), Terms(4, open=True))
+    most = heaviest_reports(PLAN, registry, np.arange(3), np.ones(3), np.array([10, 20, 30]))
+    assert most.tolist() == [PLAN.algorithm.fold.total_weight] * 3
+    registry.close()

@@ -1,0 +1,68 @@
+import pytest
+
+from fedfleet.core.errors import BadInput
+from fedfleet.network.protocol.frames import SMALL
+from fedfleet.network.stress.raw_grpc import RawRate
+from fedfleet.network.stress.stress_plan import Dummy
+from fedfleet.network.stress.stress_run import Stress, answer_of, stressed, summed
+from tests.network.stress.outcomes import outcome, tally
+
+ECHO = "tests.network.stress.echo_host"
+CONTRACT = {
+    "round_seconds", "updates_per_second", "raw_grpc_updates_per_second", "peak_rss_mb", "clients", "payload_bytes",
+}  # fmt: skip
+
+
+def test_a_run_against_an_echo_is_measured_whole():
+    stress = Stress(Dummy(20, 4000, 3), in_flight=8, generators=2, raw=False, host=ECHO)
+    done = stressed(stress)
+    got = answer_of(done)
+    assert set(got) >= CONTRACT
+    assert len(got["round_seconds"]) == 3
+    assert all(s >= 0 for s in got["round_seconds"])
+    assert got["receipts"] == {"SAFE": 60}
+    assert got["failed_calls"] == {}
+    assert 10 < got["peak_rss_mb"] < 1000
+    assert len(done.tallies) == 2
+
+
+def test_rates_leave_the_first_round_out():
+    got = answer_of(outcome(Stress(Dummy(15, 400, 3))))
+    assert got["round_seconds"] == [5.0, 1.0, 2.0]
+    assert got["updates_per_second"] == 10.0  # two rounds of 15 in three seconds
+    assert got["raw_grpc_updates_per_second"] == 20.0
+    assert got["share_of_raw"] == 0.5
+    assert got["calls_per_update"] == 2.0
+    assert got["cpu_ms_per_update"] == {"server": 10.0, "processor": 10.0, "generators": 2.0, "raw_grpc": 1.5}
+
+
+def test_the_better_form_of_raw_grpc_is_the_limit():
+    got = answer_of(outcome(Stress(Dummy(15, 400, 3)), raw={"unary": RawRate(5.0, 3.0), "stream": RawRate(40.0, 1.0)}))
+    assert (got["raw_grpc_updates_per_second"], got["share_of_raw"]) == (40.0, 0.25)
+    assert answer_of(outcome(Stress(Dummy(15, 400, 3)), raw={}))["share_of_raw"] is None
+
+
+def test_fedbuff_counts_what_a_commit_holds():
+    got = answer_of(outcome(Stress(Dummy(100, 400, 3, "fedbuff"))))
+    assert got["updates_per_second"] == pytest.approx(2 * 10 / 3, rel=0.01)
+
+
+def test_generators_add_up():
+    two = [tally(), tally(failures={"UNAVAILABLE": 1}, check={"140": 30})]
+    got = answer_of(outcome(Stress(Dummy(15, 400, 3)), tallies=two))
+    assert got["failed_calls"] == {"UNAVAILABLE": 1}
+    assert got["check_ms"]["p50"] < got["check_ms"]["p99"]
+    assert summed([{"a": 1}, {"a": 2, "b": 1}]) == {"a": 3, "b": 1}
+
+
+def test_what_is_left_open_fits_the_payload():
+    assert Stress(Dummy(15, 400, 3)).settled().in_flight > Stress(Dummy(15, SMALL * 4, 3)).settled().in_flight
+    assert Stress(Dummy(15, 400, 3), transmitters=0).settled().transmitters == 0
+    assert Stress(Dummy(15, 400, 3)).settled().transmitters >= 1
+
+
+def test_what_cannot_be_measured_is_refused():
+    with pytest.raises(BadInput, match="--rounds"):
+        stressed(Stress(Dummy(5, 400, 1)))
+    with pytest.raises(BadInput, match="--generators"):
+        stressed(Stress(Dummy(2, 400, 2), generators=3))
